@@ -1,0 +1,47 @@
+# comera_room(NAME [TORCH] SOURCES a.cpp ... [DEPENDS comera::room ...] [PRIVATE_DEPENDS lib ...])
+#   One static library comera_NAME (comera::NAME) with its own include folder. Only what DEPENDS names is visible.
+# comera_test(NAME [TORCH] SOURCES a_test.cpp ... DEPENDS lib ... [LABELS kernel|operator|parser ...])
+#   One GoogleTest program, one ctest entry.
+
+add_library(comera_options INTERFACE)
+target_compile_options(comera_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare)
+if(COMERA_SANITIZE)
+  add_compile_options(-fsanitize=${COMERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=${COMERA_SANITIZE})
+endif()
+
+# The one precompiled torch header, shared by every torch room and test.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/torch_pch.cpp CONTENT "// Only carries the precompiled header.\n")
+add_library(comera_torch_pch STATIC ${CMAKE_BINARY_DIR}/torch_pch.cpp)
+target_link_libraries(comera_torch_pch PUBLIC comera_options torch)
+target_precompile_headers(comera_torch_pch PRIVATE <torch/torch.h> <fmt/format.h> <nlohmann/json.hpp>)
+
+function(comera_room name)
+  cmake_parse_arguments(ROOM "TORCH" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(comera_${name} STATIC ${ROOM_SOURCES})
+  add_library(comera::${name} ALIAS comera_${name})
+  set_target_properties(comera_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(comera_${name} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(comera_${name} PUBLIC ${ROOM_DEPENDS}
+    PRIVATE $<BUILD_INTERFACE:comera_options> ${ROOM_PRIVATE_DEPENDS})
+  if(ROOM_TORCH)
+    target_link_libraries(comera_${name} PUBLIC torch)
+    target_precompile_headers(comera_${name} REUSE_FROM comera_torch_pch)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY COMERA_ROOMS comera_${name})
+  install(DIRECTORY include/ DESTINATION include)
+endfunction()
+
+function(comera_test name)
+  cmake_parse_arguments(TEST "TORCH" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(test_${name} ${TEST_SOURCES})
+  target_link_libraries(test_${name} PRIVATE comera_options comera_test_support ${TEST_DEPENDS} GTest::gtest_main)
+  if(TEST_TORCH)
+    target_link_libraries(test_${name} PRIVATE torch)
+    target_precompile_headers(test_${name} REUSE_FROM comera_torch_pch)
+  endif()
+  add_test(NAME ${name} COMMAND test_${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${TEST_LABELS}")
+endfunction()

@@ -1,0 +1,18 @@
+// JSON for files and `--json` output.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace comera {
+
+/// Keeps the order in which keys were added, so that files read as they were written.
+using Json = nlohmann::ordered_json;
+
+/// Parses text from `source` (a path or a name for messages). Throws Error `source:line: what`.
+/// Nesting beyond 64 levels and invalid UTF-8 are refused.
+Json parse_json(std::string_view text, std::string_view source);
+Json read_json(const std::filesystem::path& path);
+
+}  // namespace comera
