@@ -96,7 +96,8 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit() {
   flush();
-  check(::fsync(descriptor_) == 0, "{}: cannot write: {}; the file before it is kept", path_.string(), reason());
+  check(::fsync(descriptor_) == 0, "{}: cannot write: {}; the file before it is kept", path_.string(),
+        reason());
   check(::close(std::exchange(descriptor_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0,
         "{}: cannot replace: {}", path_.string(), reason());
   // The rename itself must survive a power cut.

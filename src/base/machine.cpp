@@ -40,17 +40,19 @@ int available_cores() {
   if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = std::max(1, CPU_COUNT(&allowed));
   std::string quota, period;
   if (std::ifstream limit("/sys/fs/cgroup/cpu.max"); limit >> quota >> period && quota != "max") {
-    const double share = std::strtod(quota.c_str(), nullptr) / std::max(1.0, std::strtod(period.c_str(), nullptr));
+    const double share =
+        std::strtod(quota.c_str(), nullptr) / std::max(1.0, std::strtod(period.c_str(), nullptr));
     cores = std::clamp(static_cast<int>(std::ceil(share)), 1, cores);
   }
   return cores;
 }
 
 std::uint64_t available_memory() {
-  std::uint64_t bytes =
-      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  std::uint64_t bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
   std::uint64_t limit = 0;
-  if (std::ifstream file("/sys/fs/cgroup/memory.max"); file >> limit && limit > 0) bytes = std::min(bytes, limit);
+  if (std::ifstream file("/sys/fs/cgroup/memory.max"); file >> limit && limit > 0)
+    bytes = std::min(bytes, limit);
   return bytes;
 }
 
@@ -63,9 +65,11 @@ std::string cpu_name() {
 
 std::vector<std::string> cpu_features() {
   std::istringstream flags(proc_value("/proc/cpuinfo", "flags"));
-  const std::set<std::string> found{std::istream_iterator<std::string>{flags}, std::istream_iterator<std::string>{}};
+  const std::set<std::string> found{std::istream_iterator<std::string>{flags},
+                                    std::istream_iterator<std::string>{}};
   std::vector<std::string> features;
-  for (const char* name : {"avx2", "fma", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16"})
+  for (const char* name :
+       {"avx2", "fma", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16"})
     if (found.count(name)) features.emplace_back(name);
   return features;
 }

@@ -99,11 +99,11 @@ std::int64_t parse_count(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   std::string_view unit(end, text.data() + text.size() - end);
-  double scale = unit.empty()                  ? 1
-                 : unit == "k" || unit == "K"  ? 1e3
-                 : unit == "M"                 ? 1e6
-                 : unit == "G"                 ? 1e9
-                                               : 0;
+  double scale = unit.empty()                 ? 1
+                 : unit == "k" || unit == "K" ? 1e3
+                 : unit == "M"                ? 1e6
+                 : unit == "G"                ? 1e9
+                                              : 0;
   check(error == std::errc{} && scale > 0 && value >= 0 && value * scale < 9e18,
         "'{}' is not a count; write a number with an optional k, M or G, for example 500k", text);
   return std::llround(value * scale);

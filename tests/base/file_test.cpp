@@ -1,5 +1,8 @@
+#include "test_data.h"
+
 #include <comera/base/error.h>
 #include <comera/base/file.h>
+
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -7,8 +10,6 @@
 
 #include <csignal>
 #include <fstream>
-
-#include "test_data.h"
 
 using namespace comera;
 namespace fs = std::filesystem;

@@ -1,5 +1,6 @@
 #include <comera/base/error.h>
 #include <comera/base/json.h>
+
 #include <gtest/gtest.h>
 
 using namespace comera;

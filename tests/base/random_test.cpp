@@ -1,4 +1,5 @@
 #include <comera/base/random.h>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include <comera/base/error.h>
 #include <comera/base/text.h>
+
 #include <gtest/gtest.h>
 
 using namespace comera;
@@ -8,11 +9,11 @@ TEST(Utf8, AcceptsValidAndFindsTheFirstBadByte) {
   EXPECT_FALSE(invalid_utf8("plain"));
   EXPECT_FALSE(invalid_utf8("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"));
   EXPECT_EQ(invalid_utf8("ab\xFF"), 2u);
-  EXPECT_EQ(invalid_utf8("a\xC3"), 1u);              // cut short
-  EXPECT_EQ(invalid_utf8("\xC0\xAF"), 0u);           // overlong
-  EXPECT_EQ(invalid_utf8("x\xED\xA0\x80"), 1u);      // surrogate
-  EXPECT_EQ(invalid_utf8("\xF4\x90\x80\x80"), 0u);   // above U+10FFFF
-  EXPECT_EQ(invalid_utf8("\xE0\x9F\xBF"), 0u);       // overlong, three bytes
+  EXPECT_EQ(invalid_utf8("a\xC3"), 1u);             // cut short
+  EXPECT_EQ(invalid_utf8("\xC0\xAF"), 0u);          // overlong
+  EXPECT_EQ(invalid_utf8("x\xED\xA0\x80"), 1u);     // surrogate
+  EXPECT_EQ(invalid_utf8("\xF4\x90\x80\x80"), 0u);  // above U+10FFFF
+  EXPECT_EQ(invalid_utf8("\xE0\x9F\xBF"), 0u);      // overlong, three bytes
 }
 
 TEST(NearestName, FindsATypoAndGivesUpOnNoise) {
@@ -35,7 +36,8 @@ TEST(Counts, RoundTripAndRefuse) {
   EXPECT_EQ(parse_count("500k"), 500'000);
   EXPECT_EQ(parse_count("1.5M"), 1'500'000);
   EXPECT_EQ(parse_count("0"), 0);
-  for (const char* bad : {"", "k", "1x", "-3", "1e99", "nan", "12 k"}) EXPECT_THROW(parse_count(bad), Error) << bad;
+  for (const char* bad : {"", "k", "1x", "-3", "1e99", "nan", "12 k"})
+    EXPECT_THROW(parse_count(bad), Error) << bad;
   EXPECT_EQ(format_count(1'500), "1.5k");
   EXPECT_EQ(format_duration(125), "2m05s");
   EXPECT_EQ(format_bytes(212e6), "212.0 MB");

@@ -44,10 +44,11 @@ class TemporaryFolder {
 
 }  // namespace comera::test
 
-/// Defines `name` as the path of a real data file; without the data the test is skipped, under CI=true it fails.
-#define COMERA_DATA_FILE(name, relative)                                                             \
-  const std::filesystem::path name = comera::test::data_root() / relative;                           \
-  if (!std::filesystem::exists(name)) {                                                              \
-    if (comera::test::in_ci()) FAIL() << "CI needs the data sets; not found: " << name;              \
-    GTEST_SKIP() << "no data at " << name << "; set COMERA_DATA to the folder of the data sets";      \
+/// Defines `name` as the path of a real data file; without the data the test is skipped, under CI=true it
+/// fails.
+#define COMERA_DATA_FILE(name, relative)                                                         \
+  const std::filesystem::path name = comera::test::data_root() / relative;                       \
+  if (!std::filesystem::exists(name)) {                                                          \
+    if (comera::test::in_ci()) FAIL() << "CI needs the data sets; not found: " << name;          \
+    GTEST_SKIP() << "no data at " << name << "; set COMERA_DATA to the folder of the data sets"; \
   }

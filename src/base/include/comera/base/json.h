@@ -1,8 +1,9 @@
 // JSON for files and `--json` output.
 #pragma once
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <filesystem>
 #include <string_view>
 
 namespace comera {

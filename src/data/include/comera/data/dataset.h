@@ -1,5 +1,6 @@
-// Prepared samples on disk: token ids, segments and labels in one memory-mapped file, so that memory does not grow
-// with the data. Written once by DatasetWriter (atomic), opened by Dataset, which checks everything it reads.
+// Prepared samples on disk: token ids, segments and labels in one memory-mapped file, so that memory does not
+// grow with the data. Written once by DatasetWriter (atomic), opened by Dataset, which checks everything it
+// reads.
 #pragma once
 
 #include <comera/base/file.h>

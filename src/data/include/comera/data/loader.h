@@ -10,22 +10,22 @@ namespace comera::data {
 
 /// Padded batch in row-major order; all vectors belong to the batch.
 struct Batch {
-  std::int64_t size = 0;                   ///< samples
-  std::int64_t length = 0;                 ///< padded tokens a sample
-  std::vector<std::int64_t> tokens;        ///< [size, length], padded with `pad`
-  std::vector<std::int64_t> segments;      ///< [size, length], 0 or 1
-  std::vector<std::int64_t> lengths;       ///< [size], tokens that are real
-  std::vector<std::int64_t> labels;        ///< [size], -1 without labels
-  std::vector<std::int64_t> sample_ids;    ///< [size], index in the dataset: keys of the random numbers
+  std::int64_t size = 0;                 ///< samples
+  std::int64_t length = 0;               ///< padded tokens a sample
+  std::vector<std::int64_t> tokens;      ///< [size, length], padded with `pad`
+  std::vector<std::int64_t> segments;    ///< [size, length], 0 or 1
+  std::vector<std::int64_t> lengths;     ///< [size], tokens that are real
+  std::vector<std::int64_t> labels;      ///< [size], -1 without labels
+  std::vector<std::int64_t> sample_ids;  ///< [size], index in the dataset: keys of the random numbers
 };
 
 struct LoaderOptions {
   std::int64_t batch_size = 32;
-  std::int64_t max_length = 128;        ///< longer samples are cut; the last token is kept (it is [SEP])
-  std::int64_t pad_to = 8;              ///< padded length is a multiple of this (at most max_length)
-  bool pad_to_max = false;              ///< every batch has max_length, as the reference step does
-  bool shuffle = true;                  ///< false: dataset order, and the last batch may be smaller
-  bool bucket = true;                   ///< batches of similar length (shuffled in random order)
+  std::int64_t max_length = 128;  ///< longer samples are cut; the last token is kept (it is [SEP])
+  std::int64_t pad_to = 8;        ///< padded length is a multiple of this (at most max_length)
+  bool pad_to_max = false;        ///< every batch has max_length, as the reference step does
+  bool shuffle = true;            ///< false: dataset order, and the last batch may be smaller
+  bool bucket = true;             ///< batches of similar length (shuffled in random order)
   std::int32_t pad = 0;
   std::uint64_t seed = 1;
 };
@@ -42,8 +42,9 @@ class Loader {
   /// `dataset` must outlive the loader. Throws Error when the dataset is empty.
   Loader(const Dataset& dataset, LoaderOptions options);
   std::int64_t batches_per_epoch() const;
-  /// The next batch. With shuffle, goes on into the next epoch (each sample once an epoch; the last batch of an
-  /// epoch is filled from the start of the next order so that every batch is full); without, ends: see `done`.
+  /// The next batch. With shuffle, goes on into the next epoch (each sample once an epoch; the last batch of
+  /// an epoch is filled from the start of the next order so that every batch is full); without, ends: see
+  /// `done`.
   Batch next();
   bool done() const;
   LoaderPosition position() const { return position_; }

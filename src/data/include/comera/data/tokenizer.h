@@ -1,4 +1,5 @@
-// Text to token ids. A tokenizer is immutable and its whole state can be stored (in a checkpoint) and restored.
+// Text to token ids. A tokenizer is immutable and its whole state can be stored (in a checkpoint) and
+// restored.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,10 @@ class Tokenizer {
   virtual std::string state() const = 0;
 };
 
-/// BERT's WordPiece over a vocabulary file with one token a line (line number - 1 is the id). Equal to the BERT
-/// normaliser, pre-tokeniser and WordPiece model of the Python package `tokenizers`.
-std::shared_ptr<const Tokenizer> load_wordpiece(const std::filesystem::path& vocabulary, bool lowercase = true);
+/// BERT's WordPiece over a vocabulary file with one token a line (line number - 1 is the id). Equal to the
+/// BERT normaliser, pre-tokeniser and WordPiece model of the Python package `tokenizers`.
+std::shared_ptr<const Tokenizer> load_wordpiece(const std::filesystem::path& vocabulary,
+                                                bool lowercase = true);
 
 /// Options of a tokenizer trained on a corpus through sentencepiece (unigram).
 struct SentencePieceOptions {
