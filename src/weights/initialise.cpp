@@ -1,0 +1,1 @@
+#include <comera/weights/initialise.h>

@@ -1,0 +1,50 @@
+#include <comera/base/error.h>
+#include <comera/weights/tensor_train.h>
+
+namespace comera::weights {
+
+TensorTrain::TensorTrain(format::Shape shape, torch::TensorOptions options)
+    : state_(std::make_shared<State>()) {
+  format::validate(shape, "tensor_train");
+  state_->shape = std::move(shape);
+  for (std::int64_t k = 0; k < state_->shape.order(); ++k)
+    state_->cores->append(torch::zeros(state_->shape.core_shape(k), options));
+  for (std::int64_t k = 0; k < state_->shape.bonds(); ++k)
+    state_->scales->append(torch::ones({state_->shape.rank(k)}, options));
+}
+
+void TensorTrain::register_in(torch::nn::Module& owner) const {
+  owner.register_module("cores", state_->cores);
+  owner.register_module("scales", state_->scales);
+}
+
+std::vector<torch::Tensor> TensorTrain::cores() const { return state_->cores->parameters(); }
+std::vector<torch::Tensor> TensorTrain::scales() const { return state_->scales->parameters(); }
+
+void TensorTrain::replace(const std::vector<torch::Tensor>& cores, const std::vector<torch::Tensor>& scales) {
+  check(state_->uses == 0,
+        "[tensor_train] ranks cannot change between a forward and its backward; call it after the "
+        "backward, before the next forward");
+  const auto old_cores = this->cores(), old_scales = this->scales();
+  check(cores.size() == old_cores.size() && scales.size() == old_scales.size(),
+        "[tensor_train] expected {} cores and {} scales, got {} and {}", old_cores.size(), old_scales.size(),
+        cores.size(), scales.size());
+  format::Shape shape = state_->shape;
+  for (std::size_t k = 0; k < scales.size(); ++k) shape.ranks[k + 1] = scales[k].size(0);
+  format::validate(shape, "tensor_train");
+  for (std::size_t k = 0; k < cores.size(); ++k)
+    check(cores[k].sizes() == torch::IntArrayRef(shape.core_shape(k)),
+          "[tensor_train] core {} has sizes {}, expected {}", k, fmt::join(cores[k].sizes(), ","),
+          fmt::join(shape.core_shape(k), ","));
+  const auto assign = [](torch::Tensor parameter, const torch::Tensor& value) {
+    parameter.mutable_grad() = torch::Tensor();
+    parameter.set_data(value.detach().to(parameter.options()).contiguous().clone());
+  };
+  for (std::size_t k = 0; k < cores.size(); ++k) assign(old_cores[k], cores[k]);
+  for (std::size_t k = 0; k < scales.size(); ++k) assign(old_scales[k], scales[k]);
+  state_->shape = std::move(shape);
+  ++state_->geometry_version;
+  ++state_->value_version;
+}
+
+}  // namespace comera::weights
