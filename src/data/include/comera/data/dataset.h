@@ -22,12 +22,18 @@ struct Sample {
   std::int64_t label = -1;
 };
 
+/// Streams samples to disk in bounded memory. Without commit() nothing is left at `path`.
 class DatasetWriter {
  public:
   explicit DatasetWriter(const std::filesystem::path& path);
   ~DatasetWriter();
+  DatasetWriter(const DatasetWriter&) = delete;
+  DatasetWriter& operator=(const DatasetWriter&) = delete;
+  /// Throws Error for an empty sample, a negative token, a first_segment outside [0, tokens] or a label below
+  /// -1.
   void add(const Sample& sample);
-  /// `description`: free JSON text stored with the data (source, hash, options, label names).
+  std::int64_t size() const;
+  /// `description`: JSON text stored with the data (source, hash, options, label names).
   void commit(const std::string& description);
 
  private:
@@ -35,16 +41,27 @@ class DatasetWriter {
   std::unique_ptr<State> state_;
 };
 
+/// Read access to a prepared file; safe to use from several threads.
 class Dataset {
  public:
-  /// Maps the file. Throws Error naming the path when it is truncated, damaged or foreign.
+  /// Maps the file after checking sizes, checksum and every offset, token, segment and label in one streaming
+  /// pass. Throws Error naming the path when it is truncated, damaged, foreign or of a later version.
   explicit Dataset(const std::filesystem::path& path);
   ~Dataset();
   Dataset(Dataset&&) noexcept;
+  Dataset& operator=(Dataset&&) noexcept;
   std::int64_t size() const;
+  /// Throws Error unless 0 <= index < size(). The span stays valid as long as the dataset.
   Sample operator[](std::int64_t index) const;
   std::int64_t total_tokens() const;
+  /// Largest token id, label and sample length in the file; -1, -1 and 0 when it has no samples.
+  std::int32_t largest_token() const;
+  std::int64_t largest_label() const;
+  std::int64_t longest() const;
   const std::string& description() const;
+  /// Hash of everything in the file: equal files, equal hashes.
+  std::uint64_t content_hash() const;
+  const std::filesystem::path& path() const;
 
  private:
   struct State;

@@ -13,7 +13,7 @@ struct Batch {
   std::int64_t size = 0;                 ///< samples
   std::int64_t length = 0;               ///< padded tokens a sample
   std::vector<std::int64_t> tokens;      ///< [size, length], padded with `pad`
-  std::vector<std::int64_t> segments;    ///< [size, length], 0 or 1
+  std::vector<std::int64_t> segments;    ///< [size, length], 0 or 1; padding has 0
   std::vector<std::int64_t> lengths;     ///< [size], tokens that are real
   std::vector<std::int64_t> labels;      ///< [size], -1 without labels
   std::vector<std::int64_t> sample_ids;  ///< [size], index in the dataset: keys of the random numbers
@@ -25,7 +25,7 @@ struct LoaderOptions {
   std::int64_t pad_to = 8;        ///< padded length is a multiple of this (at most max_length)
   bool pad_to_max = false;        ///< every batch has max_length, as the reference step does
   bool shuffle = true;            ///< false: dataset order, and the last batch may be smaller
-  bool bucket = true;             ///< batches of similar length (shuffled in random order)
+  bool bucket = true;             ///< with shuffle: batches of similar length (shuffled in random order)
   std::int32_t pad = 0;
   std::uint64_t seed = 1;
 };
@@ -39,23 +39,27 @@ struct LoaderPosition {
 
 class Loader {
  public:
-  /// `dataset` must outlive the loader. Throws Error when the dataset is empty.
+  /// `dataset` must outlive the loader. Throws Error when the dataset is empty or an option is out of range.
   Loader(const Dataset& dataset, LoaderOptions options);
   std::int64_t batches_per_epoch() const;
-  /// The next batch. With shuffle, goes on into the next epoch (each sample once an epoch; the last batch of
-  /// an epoch is filled from the start of the next order so that every batch is full); without, ends: see
+  /// The next batch. With shuffle, goes on into the next epoch (each sample once an epoch; the last places of
+  /// an epoch are filled from the start of the next order so that every batch is full); without, ends: see
   /// `done`.
   Batch next();
+  /// True when a loader without shuffle has given all its batches.
   bool done() const;
   LoaderPosition position() const { return position_; }
+  /// Goes to a position that position() gave; what follows is bitwise what followed then. Throws Error for
+  /// others.
   void seek(LoaderPosition position);
 
  private:
   void order_epoch();
+  std::vector<std::int64_t> shuffled(std::int64_t epoch) const;
   const Dataset& dataset_;
   LoaderOptions options_;
   LoaderPosition position_;
-  std::vector<std::vector<std::int64_t>> batches_;  // sample indices of this epoch's batches
+  std::vector<std::int64_t> order_;  // with shuffle: sample indices of this epoch, batch after batch
 };
 
 }  // namespace comera::data
