@@ -51,9 +51,9 @@ Layout layout_of(const Footer& footer, std::uint64_t file_bytes, const std::stri
 }  // namespace
 
 struct Dataset::State {
-  explicit State(const fs::path& file) : path(file) {
+  explicit State(const fs::path& file) : path(file), name(file.string()) {
     descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    check(descriptor >= 0, "{}: cannot open: {}", path.string(), std::strerror(errno));
+    check(descriptor >= 0, "{}: cannot open: {}", name, std::strerror(errno));
     try {
       read_footer();
       verify();
@@ -73,8 +73,7 @@ struct Dataset::State {
     while (count > 0) {
       const ssize_t got = ::pread(descriptor, bytes, count, static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
-      check(got > 0, "{}: cannot read: {}", path.string(),
-            got < 0 ? std::strerror(errno) : "it became shorter");
+      check(got > 0, "{}: cannot read: {}", name, got < 0 ? std::strerror(errno) : "it became shorter");
       bytes += got;
       offset += static_cast<std::uint64_t>(got);
       count -= static_cast<std::uint64_t>(got);
@@ -83,22 +82,20 @@ struct Dataset::State {
 
   void read_footer() {
     struct stat status {};
-    check(::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode), "{}: is not a regular file",
-          path.string());
+    check(::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode), "{}: is not a regular file", name);
     file_bytes = static_cast<std::uint64_t>(status.st_size);
     Magic magic{};
     if (file_bytes >= sizeof magic) read_at(0, magic.data(), magic.size());
-    check(magic == kMagic, "{}: is not prepared data of comera", path.string());
-    check(file_bytes >= sizeof(Magic) + sizeof(Footer), "{}: truncated prepared data; delete it",
-          path.string());
+    check(magic == kMagic, "{}: is not prepared data of comera", name);
+    check(file_bytes >= sizeof(Magic) + sizeof(Footer), "{}: truncated prepared data; delete it", name);
     read_at(file_bytes - sizeof footer, &footer, sizeof footer);
-    check(footer.magic == kMagic, "{}: truncated prepared data; delete it", path.string());
+    check(footer.magic == kMagic, "{}: truncated prepared data; delete it", name);
     check(footer.version == kVersion,
-          "{}: prepared data of version {}, this build reads {}; delete it to prepare it again",
-          path.string(), footer.version, kVersion);
+          "{}: prepared data of version {}, this build reads {}; delete it to prepare it again", name,
+          footer.version, kVersion);
     check(footer.checksum == footer.expected_checksum(),
-          "{}: damaged prepared data: wrong checksum; delete it", path.string());
-    layout = layout_of(footer, file_bytes, path.string());
+          "{}: damaged prepared data: wrong checksum; delete it", name);
+    layout = layout_of(footer, file_bytes, name);
   }
 
   // Reads everything before the footer once, in pieces rather than through the map so that memory stays
@@ -127,14 +124,14 @@ struct Dataset::State {
            [&](const char* bytes, std::uint64_t count) { description.append(bytes, count); });
     description.resize(footer.description_bytes);
     check(end == footer.tokens, "{}: damaged prepared data: its samples do not cover its tokens; delete it",
-          path.string());
+          name);
     check(content.digest() == footer.content_hash, "{}: damaged prepared data: wrong content hash; delete it",
-          path.string());
+          name);
   }
 
   void verify_tokens(std::span<const std::int32_t> tokens) {
     const auto [least, largest] = std::minmax_element(tokens.begin(), tokens.end());
-    check(*least >= 0, "{}: damaged prepared data: negative token {}; delete it", path.string(), *least);
+    check(*least >= 0, "{}: damaged prepared data: negative token {}; delete it", name, *least);
     largest_token = std::max(largest_token, *largest);
   }
 
@@ -144,7 +141,7 @@ struct Dataset::State {
                         static_cast<std::uint64_t>(record.first_segment) <= record.end - end &&
                         record.label >= -1;
       check(good, "{}: damaged prepared data: sample with end {}, first_segment {}, label {}; delete it",
-            path.string(), record.end, record.first_segment, record.label);
+            name, record.end, record.first_segment, record.label);
       longest = std::max(longest, static_cast<std::int64_t>(record.end - end));
       largest_label = std::max<std::int64_t>(largest_label, record.label);
       end = record.end;
@@ -154,7 +151,7 @@ struct Dataset::State {
 
   void map() {
     mapped = ::mmap(nullptr, file_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    check(mapped != MAP_FAILED, "{}: cannot map it: {}", path.string(), std::strerror(errno));
+    check(mapped != MAP_FAILED, "{}: cannot map it: {}", name, std::strerror(errno));
     ::madvise(mapped, file_bytes, MADV_RANDOM);
     const auto* bytes = static_cast<const char*>(mapped);
     tokens = reinterpret_cast<const std::int32_t*>(bytes + layout.tokens_at);
@@ -168,6 +165,7 @@ struct Dataset::State {
   }
 
   fs::path path;
+  std::string name;  // in messages
   int descriptor = -1;
   std::uint64_t file_bytes = 0;
   Footer footer;
@@ -196,7 +194,7 @@ std::uint64_t Dataset::content_hash() const { return state_->footer.content_hash
 const fs::path& Dataset::path() const { return state_->path; }
 
 Sample Dataset::operator[](std::int64_t index) const {
-  check(index >= 0 && index < size(), "{}: no sample {}, it has {}", path().string(), index, size());
+  check(index >= 0 && index < size(), "{}: no sample {}, it has {}", state_->name, index, size());
   state_->count_read();
   const Record& record = state_->records[index];
   const std::uint64_t begin = index == 0 ? 0 : state_->records[index - 1].end;

@@ -16,6 +16,8 @@ namespace {
 
 using namespace dataset_file;
 
+constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+
 // Records wait in a second file until all tokens are written, so that memory does not grow with their number.
 // The file has no name: nothing is left behind, however the process ends.
 class Spill {
@@ -101,17 +103,20 @@ DatasetWriter::~DatasetWriter() = default;
 
 void DatasetWriter::add(const Sample& sample) {
   State& state = *state_;
-  const auto where = [&] { return fmt::format("{}: sample {}", state.path.string(), state.footer.samples); };
   const auto length = static_cast<std::int64_t>(sample.tokens.size());
-  check(length > 0, "{} has no tokens", where());
-  for (const std::int32_t token : sample.tokens)
-    check(token >= 0, "{} has the negative token {}", where(), token);
-  check(sample.first_segment >= 0 && sample.first_segment <= length,
-        "{}: first_segment {} is not between 0 and its {} tokens", where(), sample.first_segment, length);
-  check(sample.label >= -1 && sample.label <= std::numeric_limits<std::int32_t>::max(),
-        "{}: label {} is neither -1 nor a class", where(), sample.label);
-  check(length <= std::numeric_limits<std::int32_t>::max(), "{} has {} tokens, more than fit", where(),
-        length);
+  const auto problem = [&]() -> std::string {
+    if (length == 0) return "has no tokens";
+    if (length > kLargest) return fmt::format("has {} tokens, more than fit", length);
+    for (const std::int32_t token : sample.tokens)
+      if (token < 0) return fmt::format("has the negative token {}", token);
+    if (sample.first_segment < 0 || sample.first_segment > length)
+      return fmt::format("has first_segment {}, not between 0 and its {} tokens", sample.first_segment,
+                         length);
+    if (sample.label < -1 || sample.label > kLargest)
+      return fmt::format("has the label {}, neither -1 nor a class", sample.label);
+    return "";
+  }();
+  check(problem.empty(), "{}: sample {} {}", state.path.string(), state.footer.samples, problem);
 
   state.write(sample.tokens.data(), sample.tokens.size_bytes());
   state.footer.tokens += static_cast<std::uint64_t>(length);
