@@ -34,20 +34,21 @@ struct BondSpectrum {
 BondSpectrum bond_spectrum(const TensorTrain& weight);
 
 /// What a change of ranks does at one bond, with its real matrices. Cores become
-/// G_k <- left_{k-1} . G_k . right_k (products over the rank indices; scales folded in as said by `right`).
-/// Moments follow the same map through OptimiserState.
+/// G_k <- left_{k-1} . G_k . right_k (products over the rank indices), scales become `scales`: the product
+/// right . diag(scales) . left takes the place of diag(old D_k). Moments follow through OptimiserState.
 struct BondChange {
   format::RankChange change;
-  torch::Tensor right;   ///< [old, new], applied to the right index of core k (has D_k in it)
+  torch::Tensor right;   ///< [old, new], applied to the right index of core k
   torch::Tensor left;    ///< [new, old], applied to the left index of core k + 1
   torch::Tensor scales;  ///< [new], the new D_k
 };
 /// Cuts ranks by selection: for each bond the indices that stay (ascending); D stays as it is. Values that
-/// were multiplied by zero scales leave the result unchanged.
+/// were multiplied by zero scales leave the result unchanged. right = left^T = the selection, without D. All
+/// lists empty: the weight is dead afterwards.
 std::vector<BondChange> slice(const TensorTrain& weight, const std::string& name,
                               const std::vector<std::vector<std::int64_t>>& kept);
 /// Cuts to the given ranks (K - 1) by truncated SVD of the orthogonal form; D becomes ones, sigma is split
-/// evenly into the neighbours. `from` of the changes is -1 throughout only where no old index continues.
+/// evenly into the neighbours. `from` is -1 throughout, at every bond: no new rank is one old index.
 std::vector<BondChange> round_to_ranks(const TensorTrain& weight, const std::string& name,
                                        const std::vector<std::int64_t>& ranks);
 /// Smallest ranks with ||W - rounded||_F <= tolerance * ||W||_F.

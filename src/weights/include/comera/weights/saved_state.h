@@ -1,0 +1,20 @@
+// What an optimiser or a rank controller writes into a checkpoint.
+#pragma once
+
+#include <comera/base/json.h>
+
+#include <torch/torch.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace comera::weights {
+
+/// Loading it gives the same bits as never having stopped. Names are unique and stable.
+struct SavedState {
+  std::vector<std::pair<std::string, torch::Tensor>> tensors;
+  Json values;
+};
+
+}  // namespace comera::weights
