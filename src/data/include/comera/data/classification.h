@@ -15,12 +15,12 @@ namespace comera::data {
 
 /// One file of examples.
 struct ClassificationSource {
-  std::filesystem::path path;
-  std::optional<Format> format;   ///< by extension when absent
-  std::vector<std::string> text;  ///< one column, or two for pairs
-  std::string label;              ///< column; empty for a file without labels
+  std::filesystem::path path{};
+  std::optional<Format> format{};   ///< by extension when absent
+  std::vector<std::string> text{};  ///< one column, or two for pairs
+  std::string label{};              ///< column; empty for a file without labels
   bool header = true;             ///< false: columns are "1", "2", ... by position
-  std::string drop;               ///< rows with this label are left out and counted ("-" in MultiNLI)
+  std::string drop{};               ///< rows with this label are left out and counted ("-" in MultiNLI)
 };
 
 /// The layout called `preset` over `path`:

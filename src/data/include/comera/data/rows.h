@@ -22,8 +22,8 @@ std::string to_string(Format format);
 Format format_of(const std::filesystem::path& path);
 
 struct RowOptions {
-  std::vector<std::string> columns;  ///< the fields wanted, in this order
-  std::optional<Format> format;      ///< by extension when absent
+  std::vector<std::string> columns{};  ///< the fields wanted, in this order
+  std::optional<Format> format{};      ///< by extension when absent
   bool header = true;  ///< tsv, csv: the first row names the columns; without, they are "1", "2", ...
   std::int64_t longest_row = std::int64_t{1} << 20;  ///< bytes; a longer row is an error
 };
