@@ -1,4 +1,5 @@
 # Everything from outside. torch is the pip package of the Python given by COMERA_PYTHON (the Makefile sets it).
+# Always fmt::fmt-header-only: torch brings headers of another fmt, which no library of the system matches.
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)

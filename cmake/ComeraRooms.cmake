@@ -13,7 +13,7 @@ endif()
 # The one precompiled torch header, shared by every torch room and test.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/torch_pch.cpp CONTENT "// Only carries the precompiled header.\n")
 add_library(comera_torch_pch STATIC ${CMAKE_BINARY_DIR}/torch_pch.cpp)
-target_link_libraries(comera_torch_pch PUBLIC comera_options torch)
+target_link_libraries(comera_torch_pch PUBLIC comera_options torch fmt::fmt-header-only)
 target_precompile_headers(comera_torch_pch PRIVATE <torch/torch.h> <fmt/format.h> <nlohmann/json.hpp>)
 
 function(comera_room name)
