@@ -58,6 +58,7 @@ std::uint64_t available_memory() {
 
 std::uint64_t resident_bytes() { return status_kilobytes("VmRSS"); }
 std::uint64_t peak_resident_bytes() { return status_kilobytes("VmHWM"); }
+void reset_peak_resident_bytes() { std::ofstream("/proc/self/clear_refs") << "5"; }
 std::string cpu_name() {
   const std::string name = proc_value("/proc/cpuinfo", "model name");
   return name.empty() ? "unknown processor" : name;

@@ -1,0 +1,86 @@
+#include <comera/base/error.h>
+#include <comera/base/machine.h>
+#include <comera/train/memory.h>
+
+#include <torch/torch.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "command.h"
+
+namespace comera::cli {
+
+std::atomic<bool> stop_requested{false};
+
+namespace {
+
+std::uint64_t idle = 0;
+
+// The first signal asks for a clean end; the next one ends at once.
+void on_signal(int number) {
+  stop_requested = true;
+  std::signal(number, SIG_DFL);
+}
+
+}  // namespace
+
+std::uint64_t idle_bytes() { return idle; }
+
+void set_threads(std::int64_t wanted) {
+  const char* from_environment = std::getenv("OMP_NUM_THREADS");
+  const std::int64_t environment = from_environment ? std::strtoll(from_environment, nullptr, 10) : 0;
+  torch::set_num_threads(static_cast<int>(wanted > 0 ? wanted : environment > 0 ? environment : available_cores()));
+}
+
+void say(bool json, const std::string& line) {
+  std::FILE* stream = json ? stderr : stdout;
+  std::fprintf(stream, "%s\n", line.c_str());
+  std::fflush(stream);
+}
+
+void print_json(const Json& json) { std::cout << json.dump(2) << std::endl; }
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+}  // namespace comera::cli
+
+int main(int argc, char** argv) {
+  using namespace comera;
+  using namespace comera::cli;
+  CLI::App app("comera " COMERA_VERSION ": trains neural networks with their weights held as tensor-train cores.");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", COMERA_VERSION);
+  app.footer("`comera COMMAND --help` shows the options of a command with their defaults.");
+  Action action;
+  add_train(app, action);
+  add_compare(app, action);
+  add_eval(app, action);
+  add_predict(app, action);
+  add_export(app, action);
+  add_doctor(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGPIPE, SIG_DFL);
+  try {
+    train::install_allocation_counter();
+    idle = train::measure_idle_bytes();
+    return action();
+  } catch (const Error& error) {
+    std::cerr << "comera: " << error.what() << std::endl;
+  } catch (const c10::Error& error) {
+    std::cerr << "comera: torch: " << error.what_without_backtrace() << std::endl;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "comera: out of memory; lower train.batch_size or raise train.micro_batches" << std::endl;
+  } catch (const std::exception& error) {
+    std::cerr << "comera: " << error.what() << std::endl;
+  }
+  return 1;
+}

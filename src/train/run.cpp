@@ -1,0 +1,166 @@
+#include <comera/base/error.h>
+#include <comera/base/file.h>
+#include <comera/base/machine.h>
+#include <comera/base/text.h>
+#include <comera/train/memory.h>
+#include <comera/train/saved_model.h>
+#include <comera/train/trainer.h>
+
+#include <chrono>
+#include <sstream>
+
+namespace comera::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kEdgeSteps = 20;  // steps whose median stands for the start and the end of a run
+
+// Keys that may differ between a run and its continuation: none of them changes a bit of the result.
+bool may_differ(const std::string& line) {
+  for (const char* key : {"log_every", "save_every", "evaluate_every", "evaluate_samples", "threads", "cache", "python"})
+    if (line.rfind(std::string(key) + " = ", 0) == 0) return true;
+  return false;
+}
+
+void check_same_recipe(const Recipe& recipe, const io::Checkpoint& checkpoint, const std::filesystem::path& path) {
+  check(checkpoint.state.contains("recipe") && checkpoint.state["recipe"].is_string(),
+        "{}: not a checkpoint of a comera run", path.string());
+  std::istringstream now(to_toml(recipe)), then(checkpoint.state["recipe"].get<std::string>());
+  for (std::string a, b; true;) {
+    const bool more_now = static_cast<bool>(std::getline(now, a)), more_then = static_cast<bool>(std::getline(then, b));
+    check(more_now == more_then && (!more_now || a == b || (may_differ(a) && may_differ(b))),
+          "{}: the recipe has changed since: '{}' now, '{}' then; resume with the same recipe, or give another --out",
+          path.string(), more_now ? a : "end", more_then ? b : "end");
+    if (!more_now) return;
+  }
+}
+
+// What the first and the last steps of a run cost, over a resume too: read back from the log.
+struct Edges {
+  std::vector<StepRecord> first, last;
+  void add(const StepRecord& record) {
+    // The very first step also pays for the first touch of everything.
+    if (record.step > 1 && first.size() < kEdgeSteps) first.push_back(record);
+    last.push_back(record);
+    if (last.size() > kEdgeSteps) last.erase(last.begin());
+  }
+  template <class Of>
+  static double median_of(const std::vector<StepRecord>& records, Of of) {
+    std::vector<double> values;
+    for (const StepRecord& r : records) values.push_back(of(r));
+    return median(values);
+  }
+  template <class Of>
+  Json json(Of of) const {
+    return {{"first", median_of(first.empty() ? last : first, of)}, {"last", median_of(last, of)}};
+  }
+};
+
+Json metric_json(const Evaluation& evaluation) {
+  return {{"name", evaluation.main().name}, {"value", evaluation.main().value}};
+}
+
+}  // namespace
+
+Json run_training(const Recipe& recipe, const Task& task, const RunOptions& options) {
+  const std::filesystem::path last = options.out / "last.ckpt", best = options.out / "best.ckpt";
+  std::optional<io::Checkpoint> resume;
+  if (options.resume) {
+    resume = io::load_checkpoint(last);
+    check_same_recipe(recipe, *resume, last);
+  }
+  reset_peak_resident_bytes();
+  Trainer trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
+  Json best_json = resume && resume->state.contains("best") ? resume->state["best"] : Json();
+  double earlier_seconds = resume ? resume->state.value("train_seconds", 0.0) : 0.0;
+  resume.reset();
+
+  RunLog log(options.out, trainer.steps());
+  write_file(options.out / "recipe.toml", to_toml(recipe));
+  ProgressLine progress(recipe.train.steps);
+  Edges edges;
+  double train_seconds = earlier_seconds;
+  bool interrupted = false;
+  std::optional<Evaluation> evaluation;
+  std::int64_t evaluated_at = -1;
+
+  const auto save = [&](const std::filesystem::path& path) {
+    io::Checkpoint checkpoint = trainer.save();
+    checkpoint.state["best"] = best_json;
+    checkpoint.state["train_seconds"] = train_seconds;
+    io::save_checkpoint(path, checkpoint);
+  };
+  const auto evaluate = [&](std::int64_t samples) {
+    evaluation = trainer.evaluate(samples);
+    evaluated_at = trainer.steps();
+    const Metric& main = evaluation->main();
+    log.event(trainer.steps(), "evaluation", evaluation->to_json());
+    options.say(fmt::format("step {}  held-out {} {:.4f} (baseline {:.4f}), loss {:.4f} over {} predictions",
+                            trainer.steps(), main.name, main.value, main.baseline, evaluation->find("loss").value,
+                            evaluation->samples));
+    const bool better = best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
+                                                                      : main.value < best_json["value"].get<double>());
+    if (!better) return;
+    best_json = {{"name", main.name}, {"value", main.value}, {"step", trainer.steps()}};
+    save(best);
+  };
+  const auto say_events = [&] {
+    for (const auto& [text, json] : trainer.take_events()) {
+      options.say(text);
+      log.event(trainer.steps(), json.value("kind", "rank"), json);
+    }
+  };
+
+  while (trainer.steps() < recipe.train.steps) {
+    if (options.stop && options.stop->load()) {
+      interrupted = true;
+      break;
+    }
+    const StepRecord record = trainer.step();
+    train_seconds += record.seconds;
+    edges.add(record);
+    log.step(record);
+    const std::string line = progress.add(record);
+    if (record.step % recipe.train.log_every == 0 || record.step == recipe.train.steps) options.say(line);
+    say_events();
+    const bool end = record.step == recipe.train.steps;
+    if (recipe.train.evaluate_every && record.step % recipe.train.evaluate_every == 0 && !end && task.held_out)
+      evaluate(recipe.train.evaluate_samples);
+    if (recipe.train.save_every && record.step % recipe.train.save_every == 0 && !end) save(last);
+  }
+  if (!interrupted && task.held_out && evaluated_at != trainer.steps()) evaluate(0);
+  save(last);
+  if (interrupted)
+    options.say(fmt::format("stopped at step {}/{}; `comera train ... --out {} --resume` goes on", trainer.steps(),
+                            recipe.train.steps, options.out.string()));
+
+  const nn::ModelSize size = nn::model_size(trainer.model());
+  Json ranks = Json::object();
+  for (const auto& [name, weight] : trainer.model().trains()) ranks[name] = weight.shape().ranks;
+  const std::uint64_t peak = peak_resident_bytes();
+  Json summary{
+      {"recipe", recipe.name},
+      {"method", recipe.train.method},
+      {"steps", trainer.steps()},
+      {"interrupted", interrupted},
+      {"metric", evaluation ? metric_json(*evaluation) : Json()},
+      {"baseline_metric", evaluation ? Json(evaluation->main().baseline) : Json()},
+      {"evaluation", evaluation ? evaluation->to_json() : Json()},
+      {"best", best_json},
+      {"parameters", parameters_json(size)},
+      {"compression", size.compression()},
+      {"step_seconds", edges.json([](const StepRecord& r) { return r.seconds; })},
+      {"train_seconds", train_seconds},
+      {"peak_bytes", peak > options.idle_bytes ? peak - options.idle_bytes : 0},
+      {"step_peak_bytes", edges.json([](const StepRecord& r) { return static_cast<double>(r.peak_bytes); })},
+      {"ranks", ranks},
+      {"data", {{"train_samples", task.train->size()},
+                {"held_out_samples", task.held_out ? task.held_out->size() : 0},
+                {"train_hash", hex(task.train->content_hash())},
+                {"held_out_hash", task.held_out ? hex(task.held_out->content_hash()) : ""}}},
+      {"machine", {{"processor", cpu_name()}, {"threads", torch::get_num_threads()}, {"torch", TORCH_VERSION}}}};
+  write_file(options.out / "summary.json", summary.dump(2) + "\n");
+  return summary;
+}
+
+}  // namespace comera::train

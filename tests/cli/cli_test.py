@@ -1,0 +1,228 @@
+"""The command line as a user meets it: real processes, real files. Usage: cli_test.py PROGRAM"""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = sys.argv.pop(1)
+SOURCE = pathlib.Path(os.environ.get("COMERA_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+WORDS = {"good": ["fine", "great", "lovely"], "bad": ["poor", "dull", "awful"]}
+FILLER = [f"w{i}" for i in range(40)]
+
+RECIPE = """
+[model]
+layers = 2
+width = 16
+heads = 2
+ffn = 32
+positions = 16
+segments = 0
+norm = "pre"
+norm_epsilon = 1e-5
+pooling = "mean"
+pooler = false
+table_std = 1.0
+[data]
+source = "sst2"
+train = "train.tsv"
+validation = "dev.tsv"
+labels = ["bad", "good"]
+max_length = 16
+tokenizer = "wordpiece"
+vocabulary = "vocabulary.txt"
+cache = "cache"
+[train]
+steps = 60
+batch_size = 16
+learning_rate = 5e-3
+log_every = 1
+threads = 1
+[[layers]]
+match = "embedding.word"
+format = "compressed"
+digits = 2
+ranks = 6
+[[layers]]
+match = "encoder.*"
+format = "compressed"
+digits = 2
+ranks = 6
+"""
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        rng = random.Random(1)
+        for name, rows in (("train", 400), ("dev", 80)):
+            lines = ["sentence\tlabel"]
+            for _ in range(rows):
+                label = rng.choice(sorted(WORDS))
+                words = [rng.choice(FILLER) for _ in range(5)] + [rng.choice(WORDS[label]) for _ in range(2)]
+                rng.shuffle(words)
+                lines.append(" ".join(words) + "\t" + label)
+            (self.path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + FILLER + sum(WORDS.values(), [])
+        (self.path / "vocabulary.txt").write_text("\n".join(vocabulary) + "\n")
+        (self.path / "small.toml").write_text(RECIPE)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_comera(self, *words, status=0, **options):
+        done = subprocess.run([PROGRAM, *words], cwd=self.path, capture_output=True, text=True, timeout=300, **options)
+        self.assertEqual(done.returncode, status, f"{words}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def refused(self, *words, says):
+        """Exit status 1 and one line on stderr that says what to do."""
+        done = self.run_comera(*words, status=1)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn(says, done.stderr)
+
+    def train(self, *words):
+        return self.run_comera("train", "small.toml", "--out", "run", *words)
+
+    def test_train_eval_predict_and_export(self):
+        out = self.train().stdout
+        self.assertRegex(out, r"step 60/60  loss \d+\.\d+  acc")
+        summary = json.loads((self.path / "run/summary.json").read_text())
+        self.assertGreater(summary["metric"]["value"], 0.9)
+        self.assertLess(summary["baseline_metric"], 0.7)
+        for key in ("parameters", "compression", "step_seconds", "peak_bytes", "ranks"):
+            self.assertIn(key, summary)
+        self.assertGreater(summary["peak_bytes"], 0)
+
+        result = json.loads(self.run_comera("eval", "run/last.ckpt", "--json").stdout)
+        self.assertEqual(result["accuracy"]["value"], summary["metric"]["value"])
+        again = json.loads(self.run_comera("eval", "run/last.ckpt", "dev.tsv", "--json", "--batch-size", "7").stdout)
+        self.assertEqual(result["accuracy"], again["accuracy"])
+        self.assertIn("baseline", self.run_comera("eval", "run/last.ckpt").stdout)
+
+        lines = self.run_comera("predict", "run/last.ckpt", "-", input="w1 great fine\nw2 awful dull\n").stdout.splitlines()
+        self.assertEqual([line.split("\t")[0] for line in lines], ["good", "bad"])
+        parsed = json.loads(self.run_comera("predict", "run/last.ckpt", "--json", "--top", "2", input="great\n").stdout)
+        self.assertEqual(len(parsed["predictions"]), 2)
+
+        self.export_and_rebuild()
+
+    def export_and_rebuild(self):
+        try:
+            from safetensors import safe_open
+            from safetensors.torch import load_file
+        except ImportError:
+            if os.environ.get("CI") == "true":
+                raise
+            self.skipTest("the Python package safetensors is not installed")
+        import torch
+        self.run_comera("export", "run/last.ckpt", "factored.safetensors")
+        self.run_comera("export", "run/last.ckpt", "dense.safetensors", "--format", "dense")
+        factored, dense = load_file(self.path / "factored.safetensors"), load_file(self.path / "dense.safetensors")
+        with safe_open(self.path / "factored.safetensors", "pt") as file:
+            layers = json.loads(file.metadata()["layers"])
+        self.assertFalse([name for name in factored if ".scales." in name])
+        checked = 0
+        for layer in layers:
+            if layer["format"] != "tt":
+                continue
+            name, (rows, cols) = layer["name"], layer["digits"]
+            w = torch.ones(1, 1)
+            for k in range(len(rows) + len(cols)):
+                core = factored[f"{name}.cores.{k}"]
+                w = torch.einsum("xr,rsq->xsq", w, core).reshape(-1, core.shape[-1])
+            w = w.reshape(dense[f"{name}.weight"].shape[::-1]).t()
+            torch.testing.assert_close(w, dense[f"{name}.weight"], rtol=1e-4, atol=1e-6)
+            checked += 1
+        self.assertEqual(checked, 12)
+
+    def test_interrupt_saves_and_resume_goes_on(self):
+        whole = self.run_comera("train", "small.toml", "--out", "whole", "--set", "train.steps=400")
+        process = subprocess.Popen([PROGRAM, "train", "small.toml", "--out", "run", "--set", "train.steps=400"],
+                                   cwd=self.path, stdout=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("step 30/"):
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read()
+        self.assertEqual(process.wait(), 130)
+        self.assertIn("--resume", rest)
+        self.train("--resume", "--set", "train.steps=400")
+        bytes_of = lambda name: [l for l in (self.path / name / "metrics.csv").read_text().splitlines()]
+        losses = lambda name: [line.split(",")[1] for line in bytes_of(name)]
+        self.assertEqual(losses("whole"), losses("run"))
+        self.assertIn("step 400/400", whole.stdout)
+
+    def test_kill_at_any_moment_leaves_a_checkpoint_that_loads(self):
+        rng = random.Random(2)
+        words = [PROGRAM, "train", "small.toml", "--out", "run", "--set", "train.steps=2000", "--set", "train.save_every=1"]
+        process = subprocess.Popen(words, cwd=self.path, stdout=subprocess.DEVNULL)
+        checkpoint = self.path / "run/last.ckpt"
+        while not checkpoint.exists():
+            time.sleep(0.01)
+        for _ in range(6):
+            time.sleep(rng.uniform(0.0, 0.3))
+            process.kill()
+            process.wait()
+            self.run_comera("eval", "run/last.ckpt")
+            process = subprocess.Popen(words + ["--resume"], cwd=self.path, stdout=subprocess.DEVNULL)
+            time.sleep(1.0)
+        process.kill()
+        process.wait()
+
+    def test_dry_run_gives_the_agreed_keys(self):
+        result = json.loads(self.train("--dry-run", "--json").stdout)
+        self.assertEqual(set(result["parameters"]), {"total", "cores", "rank_scales", "other", "dense_total"})
+        for key in ("name", "format", "digits", "ranks", "parameters", "dense_parameters"):
+            self.assertIn(key, result["layers"][0])
+        self.assertGreater(result["compression"], 1)
+        self.assertIn("encoder.1.ffn.down", self.train("--dry-run").stdout)
+        self.assertFalse((self.path / "run").exists())
+
+    def test_overfit_batch(self):
+        self.train("--overfit-batch", "--set", "train.steps=120", "--set", "rank.adapt=false")
+        last = json.loads((self.path / "run/metrics.jsonl").read_text().splitlines()[-1])
+        self.assertLess(last["loss"], 0.05)
+
+    def test_target_is_kept(self):
+        self.train("--target-parameters", "1k", "--set", "rank.early_end=0.3", "--set", "rank.cut_every=10")
+        summary = json.loads((self.path / "run/summary.json").read_text())
+        self.assertLessEqual(summary["parameters"]["cores"] + summary["parameters"]["rank_scales"], 1000)
+
+    def test_mistakes_are_one_line_with_a_remedy(self):
+        self.refused("train", "none.toml", says="none.toml: cannot open")
+        self.refused("train", "small.toml", "--set", "model.layer=3", says="did you mean 'model.layers'?")
+        self.refused("train", "small.toml", "--set", "data.train=none.tsv", says="none.tsv")
+        self.refused("train", "small.toml", "--target-parameters", "10", says="smallest")
+        self.refused("train", "small.toml", "--set", 'data.labels=["bad", "other"]', says="train.tsv:")
+        self.refused("eval", "small.toml", says="small.toml")
+        self.refused("predict", "none.ckpt", says="none.ckpt")
+        (self.path / "train.tsv").write_text("")
+        self.refused("train", "small.toml", says="train.tsv")
+        (self.path / "train.tsv").write_text("text\tlabel\nx\tgood\n")
+        self.refused("train", "small.toml", says="sentence")
+        (self.path / "train.tsv").write_bytes(b"sentence\tlabel\nok\tgood\n\xff\xfe\tbad\n")
+        self.refused("train", "small.toml", says="train.tsv:3")
+        (self.path / "small.toml").write_text(RECIPE.replace('match = "encoder.*"', 'match = "encodr.*"'))
+        self.refused("train", "small.toml", says="no layer matches 'encodr.*'")
+        (self.path / "small.toml").write_text(RECIPE.replace("ranks = 6", "ranks = [6, 6, 6, 6, 6]", 1))
+        self.refused("train", "small.toml", says="ranks")
+
+    def test_help_and_doctor(self):
+        text = self.run_comera("train", "--help").stdout
+        for part in ("[model]", "model.layers", "default", "--resume", "learning_rate", "[[layers]]"):
+            self.assertIn(part, text)
+        found = json.loads(self.run_comera("doctor", "--json").stdout)
+        for key in ("torch", "abi", "cuda", "instruction_sets", "threads", "memory_bytes"):
+            self.assertIn(key, found)
+        self.assertEqual(subprocess.run([PROGRAM], capture_output=True).returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

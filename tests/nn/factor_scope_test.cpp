@@ -1,0 +1,79 @@
+#include <comera/base/error.h>
+#include <comera/nn/factor_scope.h>
+#include <gtest/gtest.h>
+
+using namespace comera;
+using namespace comera::nn;
+
+namespace {
+
+struct Two : torch::nn::Module {
+  TtLinear a{TtLinear({.in = {3, 4}, .out = {4, 3}, .ranks = {5}, .key = 1})};
+  TtLinear b{TtLinear({.in = {3, 4}, .out = {4, 3}, .ranks = {5}, .key = 2})};
+  TtLinear c{TtLinear({.in = {3, 4}, .out = {7}, .ranks = {2, 3}, .key = 3})};
+  Two() {
+    register_module("a", a);
+    register_module("b", b);
+    register_module("c", c);
+    to(torch::kFloat64);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return c(torch::tanh(b(torch::tanh(a(x))))); }
+};
+
+std::vector<torch::Tensor> gradients(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> result;
+  for (const auto& p : module.parameters()) result.push_back(p.grad().clone());
+  return result;
+}
+
+}  // namespace
+
+TEST(FactorScope, GivesTheGradientsOfModulesAlone) {
+  torch::manual_seed(1);
+  Two model;
+  const auto x = torch::randn({6, 12}, torch::kFloat64);
+  model.forward(x).square().sum().backward();
+  const auto alone = gradients(model);
+  model.zero_grad(/*set_to_none=*/true);
+  {
+    FactorScope scope(model);
+    // Two micro-batches, one pull-back.
+    for (const auto& part : x.chunk(2)) model.forward(part).square().sum().backward();
+    scope.pull_back();
+  }
+  const auto scoped = gradients(model);
+  ASSERT_EQ(alone.size(), scoped.size());
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    EXPECT_LT((alone[i] - scoped[i]).abs().max().item<double>(), 1e-12 * (1 + alone[i].abs().max().item<double>()));
+}
+
+TEST(FactorScope, RanksCannotChangeInsideAndModulesWorkAloneAfterwards) {
+  Two model;
+  auto weight = model.a->train();
+  {
+    FactorScope scope(model);
+    EXPECT_THROW(weight.replace(weight.cores(), weight.scales()), Error);
+    EXPECT_THROW(FactorScope second(model), Error);
+  }
+  weight.replace(weight.cores(), weight.scales());
+  EXPECT_NO_THROW(model.forward(torch::zeros({1, 12}, torch::kFloat64)));
+}
+
+TEST(FactorScope, WithoutGradientsGivesTheSameOutputs) {
+  Two model;
+  torch::NoGradGuard no_grad;
+  const auto x = torch::randn({5, 12}, torch::kFloat64);
+  const auto alone = model.forward(x);
+  FactorScope scope(model);
+  EXPECT_TRUE(torch::allclose(alone, model.forward(x), 1e-12, 1e-12));
+}
+
+TEST(TtLinear, AWrongWidthIsSaid) {
+  TtLinear layer({.in = {12, 8, 8}, .out = {8, 8, 12}, .ranks = {4}});
+  try {
+    layer(torch::zeros({2, 512}));
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[tt_linear] expected last input dimension 768, got 512");
+  }
+}

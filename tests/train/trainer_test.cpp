@@ -1,0 +1,226 @@
+#include <comera/base/error.h>
+#include <comera/base/file.h>
+#include <comera/base/json.h>
+#include <comera/train/memory.h>
+#include <comera/train/saved_model.h>
+#include <comera/train/trainer.h>
+#include <gtest/gtest.h>
+
+#include "small_task.h"
+
+using namespace comera;
+using namespace comera::train;
+
+namespace {
+
+std::vector<torch::Tensor> values(Trainer& trainer) {
+  std::vector<torch::Tensor> result;
+  for (const auto& p : trainer.model().parameters()) result.push_back(p.detach().clone());
+  return result;
+}
+
+void run_to(Trainer& trainer, std::int64_t step) {
+  while (trainer.steps() < step) trainer.step();
+}
+
+bool same(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!torch::equal(a[i], b[i])) return false;
+  return true;
+}
+
+}  // namespace
+
+// 2n steps = n steps, save, load in a new trainer, n steps: every bit, across a cut to a target.
+TEST(Trainer, ResumeIsBitwiseAcrossACut) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  const Recipe recipe = test::small_recipe("", {"rank.target_parameters=1500", "rank.early_end=0.3"});
+  Trainer whole(recipe, task);
+  run_to(whole, 60);
+  for (const std::int64_t stop : {7, 20, 35, 59}) {
+    Trainer first(recipe, task);
+    run_to(first, stop);
+    io::save_checkpoint(folder / "x.ckpt", first.save());
+    const io::Checkpoint saved = io::load_checkpoint(folder / "x.ckpt");
+    Trainer second(recipe, task, false, &saved);
+    EXPECT_EQ(second.steps(), stop);
+    run_to(second, 60);
+    EXPECT_TRUE(same(values(whole), values(second))) << "stopped at " << stop;
+  }
+  EXPECT_LE(nn::model_size(whole.model()).cores + nn::model_size(whole.model()).rank_scales, 1500);
+}
+
+TEST(Trainer, TheSameSeedGivesTheSameRunWithOneOrTwoThreads) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  std::vector<std::vector<torch::Tensor>> results;
+  for (const int threads : {1, 2, 1}) {
+    torch::set_num_threads(threads);
+    Trainer trainer(test::small_recipe(), task);
+    run_to(trainer, 25);
+    results.push_back(values(trainer));
+  }
+  EXPECT_TRUE(same(results[0], results[2]));
+  EXPECT_TRUE(same(results[0], results[1]));
+}
+
+TEST(Trainer, MicroBatchesEqualOneBatch) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  Trainer one(test::small_recipe(), task), four(test::small_recipe("", {"train.micro_batches=4"}), task);
+  for (int i = 0; i < 5; ++i) {
+    const StepRecord a = one.step(), b = four.step();
+    EXPECT_NEAR(a.loss, b.loss, 1e-5);
+    EXPECT_EQ(a.accuracy, b.accuracy);
+    EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-4 * (1 + a.gradient_norm));
+  }
+}
+
+TEST(Trainer, OverfitsOneBatchToZero) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  Trainer trainer(test::small_recipe("", {"train.steps=250", "rank.adapt=false"}), task, /*overfit_batch=*/true);
+  double loss = 0;
+  while (trainer.steps() < 250) loss = trainer.step().loss;
+  EXPECT_LT(loss, 0.02);
+}
+
+TEST(Trainer, LearnsTheTaskAndBeatsTheBaseline) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  Trainer trainer(test::small_recipe("", {"train.steps=200"}), task);
+  run_to(trainer, 200);
+  const Evaluation evaluation = trainer.evaluate();
+  EXPECT_GT(evaluation.main().value, evaluation.main().baseline + 0.3);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsWithTheCulpritAndTheWeightsAsTheyWere) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  Trainer trainer(test::small_recipe("", {"rank.adapt=false"}), task);
+  run_to(trainer, 3);
+  {
+    torch::NoGradGuard no_grad;
+    for (auto& p : trainer.model().named_parameters())
+      if (p.key() == "encoder.1.ffn.up.bias") p.value()[0] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const auto before = values(trainer);
+  try {
+    trainer.step();
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("encoder.1.ffn.up.bias"), std::string::npos) << error.what();
+  }
+  const auto after = values(trainer);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(torch::allclose(before[i], after[i], 0, 0, true));
+}
+
+TEST(Trainer, TokenHeadsTrain) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder, /*labelled=*/false);
+  for (const char* head : {"next_token", "masked"}) {
+    Trainer trainer(test::small_recipe("", {fmt::format("model.head={}", head), "data.source=text", "rank.adapt=false"}),
+                    task);
+    const double first = trainer.step().loss;
+    run_to(trainer, 60);
+    EXPECT_LT(trainer.step().loss, first) << head;
+    EXPECT_LT(trainer.evaluate().main().value, 32) << head;
+  }
+}
+
+TEST(Trainer, CheckpointsOfOtherDataAreRefused) {
+  test::TemporaryFolder folder, other;
+  const Task task = test::small_task(folder);
+  Trainer trainer(test::small_recipe(), task);
+  const io::Checkpoint saved = trainer.save();
+  Task changed = test::small_task(other);
+  changed.train = test::small_dataset(other / "else.data", 300, 3);
+  EXPECT_THROW(Trainer(test::small_recipe(), changed, false, &saved), Error);
+}
+
+TEST(Run, LeavesAllFilesAndASummaryWithTheAgreedKeys) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  const Recipe recipe = test::small_recipe("", {"train.steps=30", "train.evaluate_every=10", "train.save_every=10"});
+  RunOptions options;
+  options.out = folder / "run";
+  options.say = [](const std::string&) {};
+  const Json summary = run_training(recipe, task, options);
+  for (const char* key : {"metric", "baseline_metric", "parameters", "compression", "step_seconds", "peak_bytes", "ranks"})
+    EXPECT_TRUE(summary.contains(key)) << key;
+  EXPECT_TRUE(summary["step_seconds"].contains("first") && summary["step_seconds"].contains("last"));
+  for (const char* file : {"recipe.toml", "metrics.jsonl", "metrics.csv", "events.jsonl", "last.ckpt", "best.ckpt", "summary.json"})
+    EXPECT_TRUE(std::filesystem::exists(options.out / file)) << file;
+  EXPECT_EQ(read_json(options.out / "summary.json")["steps"], 30);
+
+  const SavedModel saved = load_model(options.out / "last.ckpt");
+  EXPECT_EQ(saved.labels, task.labels);
+  EXPECT_EQ(nn::model_size(*saved.model).total, summary["parameters"]["total"].get<std::int64_t>());
+  EXPECT_EQ(saved.tokenizer->vocabulary_size(), 32);
+}
+
+// A stop in the middle saves; going on gives the same end as never having stopped, and logs that read as one run.
+TEST(Run, AStoppedRunGoesOnToTheSameEnd) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  const Recipe recipe = test::small_recipe("", {"train.steps=30"});
+  RunOptions options;
+  options.say = [](const std::string&) {};
+  options.out = folder / "whole";
+  run_training(recipe, task, options);
+
+  std::atomic<bool> stop{false};
+  options.out = folder / "stopped";
+  options.stop = &stop;
+  int lines = 0;
+  options.say = [&](const std::string&) { stop = ++lines >= 1; };  // after the first progress line, step 10
+  EXPECT_TRUE(run_training(recipe, task, options)["interrupted"].get<bool>());
+  options.stop = nullptr;
+  options.resume = true;
+  options.say = [](const std::string&) {};
+  const Json end = run_training(recipe, task, options);
+  EXPECT_FALSE(end["interrupted"].get<bool>());
+  const auto whole = io::load_checkpoint(folder / "whole/last.ckpt"), resumed = io::load_checkpoint(folder / "stopped/last.ckpt");
+  ASSERT_EQ(whole.tensors.size(), resumed.tensors.size());
+  for (std::size_t i = 0; i < whole.tensors.size(); ++i)
+    EXPECT_TRUE(torch::equal(whole.tensors[i].second, resumed.tensors[i].second)) << whole.tensors[i].first;
+  const std::string metrics = read_file(folder / "stopped/metrics.jsonl");
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 30);
+}
+
+TEST(Run, ResumingWithAnotherRecipeNamesTheDifference) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  RunOptions options;
+  options.out = folder / "run";
+  options.say = [](const std::string&) {};
+  run_training(test::small_recipe("", {"train.steps=5"}), task, options);
+  options.resume = true;
+  try {
+    run_training(test::small_recipe("", {"train.steps=5", "train.learning_rate=0.5"}), task, options);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("learning_rate = 0.5"), std::string::npos) << error.what();
+  }
+}
+
+TEST(SavedModel, DamagedAndForeignCheckpointsAreRefused) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  Trainer trainer(test::small_recipe(), task);
+  io::Checkpoint checkpoint = trainer.save();
+  for (auto& [name, tensor] : checkpoint.tensors)
+    if (name == "model.encoder.0.ffn.up.cores.1") tensor = torch::zeros({1, 2, 3});
+  io::save_checkpoint(folder / "bad.ckpt", checkpoint);
+  EXPECT_THROW(load_model(folder / "bad.ckpt"), Error);
+  checkpoint = trainer.save();
+  checkpoint.state.erase("recipe");
+  io::save_checkpoint(folder / "bad.ckpt", checkpoint);
+  EXPECT_THROW(load_model(folder / "bad.ckpt"), Error);
+  checkpoint = trainer.save();
+  checkpoint.state["recipe"] = "[model]\nwidth = 1099511627776\nheads = 1\n";
+  io::save_checkpoint(folder / "bad.ckpt", checkpoint);
+  EXPECT_THROW(load_model(folder / "bad.ckpt"), Error);
+}
