@@ -179,7 +179,7 @@ void apply_override(Recipe& recipe, const std::string& text) {
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
   toml::table document;
   try {
-    document = toml::parse(key + " = " + value, "--set");
+    document = toml::parse(key + " = " + value, std::string("--set"));
   } catch (const toml::parse_error&) {
     // Not a TOML value: a bare word or path, taken as text.
     std::string quoted;
