@@ -6,13 +6,12 @@
 #include <comera/train/saved_model.h>
 #include <comera/train/trainer.h>
 
-#include <chrono>
+#include <deque>
 #include <sstream>
 
 namespace comera::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::size_t kEdgeSteps = 20;  // steps whose median stands for the start and the end of a run
 
 // Keys that may differ between a run and its continuation: none of them changes a bit of the result.
@@ -35,25 +34,28 @@ void check_same_recipe(const Recipe& recipe, const io::Checkpoint& checkpoint, c
   }
 }
 
-// What the first and the last steps of a run cost, over a resume too: read back from the log.
-struct Edges {
-  std::vector<StepRecord> first, last;
+// What the first and the last steps of a run cost: medians, the first kept in checkpoints for a resumed run.
+class Edges {
+ public:
+  explicit Edges(const Json& first) : kept_(first) {}
   void add(const StepRecord& record) {
     // The very first step also pays for the first touch of everything.
-    if (record.step > 1 && first.size() < kEdgeSteps) first.push_back(record);
-    last.push_back(record);
-    if (last.size() > kEdgeSteps) last.erase(last.begin());
+    if (record.step > 1 && first_.size() < kEdgeSteps) first_.push_back(record);
+    last_.push_back(record);
+    if (last_.size() > kEdgeSteps) last_.pop_front();
   }
-  template <class Of>
-  static double median_of(const std::vector<StepRecord>& records, Of of) {
-    std::vector<double> values;
-    for (const StepRecord& r : records) values.push_back(of(r));
-    return median(values);
+  /// {seconds, bytes} of a step at the start, and at the end.
+  Json first() const { return kept_.is_null() ? medians(first_.empty() ? last_ : first_) : kept_; }
+  Json last() const { return medians(last_); }
+
+ private:
+  static Json medians(const std::deque<StepRecord>& records) {
+    std::vector<double> seconds, bytes;
+    for (const StepRecord& r : records) seconds.push_back(r.seconds), bytes.push_back(static_cast<double>(r.peak_bytes));
+    return {{"seconds", median(seconds)}, {"bytes", median(bytes)}};
   }
-  template <class Of>
-  Json json(Of of) const {
-    return {{"first", median_of(first.empty() ? last : first, of)}, {"last", median_of(last, of)}};
-  }
+  Json kept_;
+  std::deque<StepRecord> first_, last_;
 };
 
 Json metric_json(const Evaluation& evaluation) {
@@ -72,14 +74,13 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   reset_peak_resident_bytes();
   Trainer trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
   Json best_json = resume && resume->state.contains("best") ? resume->state["best"] : Json();
-  double earlier_seconds = resume ? resume->state.value("train_seconds", 0.0) : 0.0;
+  double train_seconds = resume ? resume->state.value("train_seconds", 0.0) : 0.0;
+  Edges edges(resume && resume->state.contains("first_steps") ? resume->state["first_steps"] : Json());
   resume.reset();
 
   RunLog log(options.out, trainer.steps());
   write_file(options.out / "recipe.toml", to_toml(recipe));
   ProgressLine progress(recipe.train.steps);
-  Edges edges;
-  double train_seconds = earlier_seconds;
   bool interrupted = false;
   std::optional<Evaluation> evaluation;
   std::int64_t evaluated_at = -1;
@@ -88,6 +89,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     io::Checkpoint checkpoint = trainer.save();
     checkpoint.state["best"] = best_json;
     checkpoint.state["train_seconds"] = train_seconds;
+    checkpoint.state["first_steps"] = edges.first();
     io::save_checkpoint(path, checkpoint);
   };
   const auto evaluate = [&](std::int64_t samples) {
@@ -137,6 +139,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   const nn::ModelSize size = nn::model_size(trainer.model());
   Json ranks = Json::object();
   for (const auto& [name, weight] : trainer.model().trains()) ranks[name] = weight.shape().ranks;
+  const Json first = edges.first(), last_steps = edges.last();
   const std::uint64_t peak = peak_resident_bytes();
   Json summary{
       {"recipe", recipe.name},
@@ -149,10 +152,10 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
       {"best", best_json},
       {"parameters", parameters_json(size)},
       {"compression", size.compression()},
-      {"step_seconds", edges.json([](const StepRecord& r) { return r.seconds; })},
+      {"step_seconds", {{"first", first["seconds"]}, {"last", last_steps["seconds"]}}},
       {"train_seconds", train_seconds},
       {"peak_bytes", peak > options.idle_bytes ? peak - options.idle_bytes : 0},
-      {"step_peak_bytes", edges.json([](const StepRecord& r) { return static_cast<double>(r.peak_bytes); })},
+      {"step_peak_bytes", {{"first", first["bytes"]}, {"last", last_steps["bytes"]}}},
       {"ranks", ranks},
       {"data", {{"train_samples", task.train->size()},
                 {"held_out_samples", task.held_out ? task.held_out->size() : 0},
