@@ -102,7 +102,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
                             evaluation->samples));
     const bool better = best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
                                                                       : main.value < best_json["value"].get<double>());
-    if (!better) return;
+    if (!better || !trainer.meets_target()) return;
     best_json = {{"name", main.name}, {"value", main.value}, {"step", trainer.steps()}};
     save(best);
   };

@@ -231,6 +231,11 @@ void Trainer::finish_ranks() {
   if (state_->ranks) state_->note(state_->ranks->finish(state_->steps, *state_->optimiser));
 }
 
+bool Trainer::meets_target() const {
+  const auto& ranks = state_->ranks;
+  return !ranks || ranks->target_size() == 0 || ranks->size() <= ranks->target_size();
+}
+
 Evaluation Trainer::evaluate(std::int64_t samples) {
   check(state_->task.held_out.has_value(), "[evaluate] no held-out data: set data.validation");
   return train::evaluate(*state_->model, *state_->task.held_out, state_->evaluate_options(samples));

@@ -35,6 +35,9 @@ class Trainer {
   /// At the end of a run that stops early: makes a size target true.
   void finish_ranks();
 
+  /// False while the ranks are still above a size target.
+  bool meets_target() const;
+
   Evaluation evaluate(std::int64_t samples = 0);
   nn::Model& model();
 
@@ -56,7 +59,8 @@ struct RunOptions {
 };
 
 /// Trains to the end (or to a stop), leaves in `out`: recipe.toml, metrics.jsonl, metrics.csv, events.jsonl, last.ckpt,
-/// best.ckpt (best main metric on held-out data), summary.json. Returns the summary:
+/// best.ckpt (best main metric on held-out data among the
+/// models that meet a size target), summary.json. Returns the summary:
 /// recipe, method, steps, interrupted, metric {name, value}, baseline_metric, evaluation, best, parameters, compression,
 /// step_seconds {first, last}, train_seconds, peak_bytes, step_peak_bytes {first, last}, ranks {layer: [..]}, data, machine.
 Json run_training(const Recipe& recipe, const Task& task, const RunOptions& options);
