@@ -12,19 +12,27 @@
 
 namespace comera::ops {
 
-/// Calls task(i) for i in [0, count): on the CPU in parallel, each with single-threaded products; elsewhere
-/// one after the other. Tasks write to their own parts of tensors that exist before.
-template <class Task>
-void run_tasks(std::int64_t count, bool on_cpu, const Task& task) {
+/// Calls work(begin, end) on ranges that cover [0, count): on the CPU in parallel, with single-threaded products;
+/// elsewhere once. Different ranges must write to different memory.
+template <class Work>
+void run_ranges(std::int64_t count, bool on_cpu, const Work& work) {
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     // Worker threads do not inherit the caller's autograd state.
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (std::int64_t i = begin; i < end; ++i) task(i);
+    if (begin < end) work(begin, end);
   };
   if (!on_cpu) return run(0, count);
   // A range of one would run outside a parallel region, where the library threads itself: ask for two.
   at::parallel_for(0, std::max<std::int64_t>(count, 2), 1,
                    [&](std::int64_t begin, std::int64_t end) { run(begin, std::min(end, count)); });
+}
+
+/// The same, one call of task(i) for every i.
+template <class Task>
+void run_tasks(std::int64_t count, bool on_cpu, const Task& task) {
+  run_ranges(count, on_cpu, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) task(i);
+  });
 }
 
 }  // namespace comera::ops

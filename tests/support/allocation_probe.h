@@ -14,6 +14,7 @@ namespace comera::test {
 /// What torch's CPU allocations did since the probe was made or reset; memory from before is not counted.
 struct AllocationCounts {
   std::int64_t count = 0;          ///< allocations
+  std::int64_t total_bytes = 0;    ///< of all allocations, freed or not
   std::int64_t live_bytes = 0;     ///< allocated and not yet freed
   std::int64_t peak_bytes = 0;     ///< most bytes live at once
   std::int64_t largest_bytes = 0;  ///< largest single allocation
@@ -58,6 +59,7 @@ class AllocationProbe {
       if (!pointer || inner.get_context() != pointer) return inner;
       const std::lock_guard lock(mutex_);
       ++counts_.count;
+      counts_.total_bytes += bytes;
       counts_.live_bytes += bytes;
       counts_.peak_bytes = std::max(counts_.peak_bytes, counts_.live_bytes);
       counts_.largest_bytes = std::max<std::int64_t>(counts_.largest_bytes, bytes);
