@@ -38,7 +38,9 @@ void TensorTrain::replace(const std::vector<torch::Tensor>& cores, const std::ve
           fmt::join(shape.core_shape(k), ","));
   const auto assign = [](torch::Tensor parameter, const torch::Tensor& value) {
     parameter.mutable_grad() = torch::Tensor();
-    parameter.set_data(value.detach().to(parameter.options()).contiguous().clone());
+    parameter.set_data(value.detach().contiguous().to(parameter.options().requires_grad(false), false, true));
+    // A loss that is still alive keeps the accumulator of the old sizes; the next graph must not meet it.
+    torch::autograd::impl::set_grad_accumulator(parameter, {});
   };
   for (std::size_t k = 0; k < cores.size(); ++k) assign(old_cores[k], cores[k]);
   for (std::size_t k = 0; k < scales.size(); ++k) assign(old_scales[k], scales[k]);

@@ -9,12 +9,13 @@
 
 namespace comera::weights {
 
-/// One flat tensor and its parts, which are views of it in order.
+/// One flat tensor and its parts, which are views of it, in order and without gaps.
 class FlatBuffer {
  public:
   FlatBuffer() = default;
-  /// Copies `tensors` (one dtype and device) into one buffer.
+  /// Copies `tensors` (one dtype and device; empty ones allowed) into one new buffer.
   explicit FlatBuffer(const std::vector<torch::Tensor>& tensors);
+
   const torch::Tensor& flat() const { return flat_; }
   const std::vector<torch::Tensor>& parts() const { return parts_; }
   /// Offset of part i in the flat tensor, in elements.
@@ -26,19 +27,26 @@ class FlatBuffer {
   std::vector<std::int64_t> offsets_;
 };
 
-/// Named parameters whose values and gradients live in two flat buffers: parameters and their .grad are
-/// views. After a cut changed parameter sizes, refresh() packs again.
+/// Named parameters whose values and gradients live in two flat buffers: each parameter and its .grad are
+/// views, and a backward accumulates into the flat gradient. The parameters stay the same tensors throughout.
 class FlatParameters {
  public:
   struct Parameter {
     std::string name;
     torch::Tensor tensor;
   };
+  /// Names must be distinct, and so must tensors. Existing gradients are kept, missing ones become zeros.
   explicit FlatParameters(std::vector<Parameter> parameters);
+
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  const FlatBuffer& values() const { return values_; }
-  const FlatBuffer& gradients() const { return gradients_; }
+  /// Throw Error when a parameter (or its .grad) no longer lies in the buffer: after a cut call refresh();
+  /// clear gradients by zero_gradients() rather than by setting them to none.
+  const FlatBuffer& values() const;
+  const FlatBuffer& gradients() const;
+
+  /// One memset; gradients that were replaced or set to none are views again afterwards.
   void zero_gradients();
+  /// Packs again after a cut. Gradients of parameters that were not cut are kept.
   void refresh();
   /// Bytes of values + gradients.
   std::int64_t bytes() const;

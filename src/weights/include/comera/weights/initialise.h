@@ -1,22 +1,29 @@
-// Starting values. Sources: method notes of the project (docs/method.md) and, for `published`, the CoMERA
-// paper.
+// Starting values. All random numbers come from `key` alone, so they are the same on every torch version,
+// device and thread count. Rank scales become ones. A dead weight has no values and stays as it is. W is
+// never built.
 #pragma once
 
 #include <comera/weights/tensor_train.h>
 
+#include <cstdint>
+
 namespace comera::weights {
 
-/// Gaussian cores, then scaled exactly so that the rebuilt W has spectral norm 1 + sqrt(out/in) (TT, found
-/// through QR and an r x r SVD; padding excluded). `gain` multiplies the norm. The generator decides every
-/// value.
-void initialise_spectral(TensorTrain weight, torch::Generator generator, double gain = 1.0);
-/// Gaussian cores, then scaled exactly so that mean(W^2) = std^2 over rows x cols in use, W never built for
-/// TT.
-void initialise_std(TensorTrain weight, torch::Generator generator, double std);
-/// As the published code does it: every core N(0, sigma) with one sigma such that Var W = target_std^2 in
-/// expectation.
-void initialise_published(TensorTrain weight, torch::Generator generator, double target_std);
-/// Last core zero: W = 0 at the start, gradients are not (for residual outputs). Call after one of the above.
+/// TT: Gaussian cores of std d_in^-1/2 min(1, sqrt(d_out / d_in)), with (d_in, d_out) = (r_{k-1} m_k, r_k) on
+/// the input side and (r_{k-1}, r_k n_k) on the output side, then all scaled by one factor so that the
+/// spectral norm of W is exactly gain * (1 + sqrt(cols / rows)), the one of a dense layer that keeps
+/// variances.
+void initialise_spectral(TensorTrain weight, std::uint64_t key, double gain = 1.0);
+
+/// TT or TTM: Gaussian cores (TT: as above; TTM: one std, so that equal steps change all cores alike), then
+/// scaled so that the mean of W^2 over rows and columns in use is exactly std^2.
+void initialise_std(TensorTrain weight, std::uint64_t key, double std);
+
+/// The published rule (CoMERA): one std for all cores, such that the variance of W is std^2 in expectation.
+void initialise_published(TensorTrain weight, std::uint64_t key, double std);
+
+/// Last core zero: W = 0 at the start while the gradient of that core is not (for residual outputs). Call
+/// after one of the above.
 void zero_last_core(TensorTrain weight);
 
 }  // namespace comera::weights

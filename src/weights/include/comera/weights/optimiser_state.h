@@ -1,7 +1,7 @@
 // What rank changes need from an optimiser. optim implements it (own AdamW, adapter for torch::optim).
 #pragma once
 
-#include <comera/weights/decompose.h>
+#include <comera/weights/bond_change.h>
 
 #include <torch/torch.h>
 
@@ -9,19 +9,13 @@
 
 namespace comera::weights {
 
-/// A weight whose ranks have just changed.
-struct WeightChange {
-  TensorTrain weight;                     ///< as it is after the change
-  std::vector<BondChange> changes;        ///< all its bonds, in order
-  std::vector<torch::Tensor> old_scales;  ///< D_k before the change
-};
-
 class OptimiserState {
  public:
   virtual ~OptimiserState() = default;
-  /// The moments follow the changes as the gradients of the same function do: kept entries stay bit for bit
-  /// where a bond was cut by selection; otherwise first moments are multiplied by the Jacobian of the change
-  /// and second moments by its squared entries. Leaves the optimiser ready for the next forward.
+  /// The weights have just changed (weights::apply); the moments still have their old sizes and follow by
+  /// transform_first_moment, transform_second_moment and their scale_ forms, which keep entries bit for bit
+  /// where a bond was cut by selection. All weights of one cut come in one call, so that flat storage is
+  /// packed once. Leaves the optimiser ready for the next forward.
   virtual void apply(const std::vector<WeightChange>& changes) = 0;
   /// `parameter` was multiplied by `factor`, and the function kept as it was: m / factor, v / factor^2.
   virtual void rescale(const torch::Tensor& parameter, double factor) = 0;
