@@ -36,6 +36,8 @@ struct AdamWOptions {
       0;  ///< gradients are scaled so that their global L2 norm is at most this; 0: not clipped
 };
 
+struct AdamWStep;  // internal: the numbers of one step
+
 /// Loshchilov and Hutter, ICLR 2019; the same update as torch::optim::AdamW. Moments have the dtype and
 /// device of the parameters (float or double). On the CPU the result does not depend on the number of
 /// threads. A parameter that received no gradient counts as one with a zero gradient.
@@ -47,7 +49,7 @@ class AdamW final : public weights::OptimiserState {
 
   void zero_gradients() { flat_.zero_gradients(); }
   /// One update. Returns the global norm of the gradients before clipping, a scalar on their device. When it
-  /// is not finite nothing changes, so the caller can still look for the culprit.
+  /// is not finite, values and moments stay as they are, so the caller can still look for the culprit.
   torch::Tensor step();
 
   /// The group of that name, to change its learning rate; Error when there is none.
@@ -76,12 +78,14 @@ class AdamW final : public weights::OptimiserState {
     double rate_factor;
   };
   std::size_t index_of(const torch::Tensor& parameter) const;
+  std::size_t parameter_at(std::int64_t entry) const;
   double rate_of(std::size_t index) const;
-  void step_cpu(double scale);
-  void step_any_device(const torch::Tensor& norm);
+  AdamWStep next_step() const;
+  torch::Tensor step_on_cpu(const torch::Tensor& values, const torch::Tensor& gradients);
+  torch::Tensor step_on_any_device(const torch::Tensor& values, const torch::Tensor& gradients);
 
   weights::FlatParameters flat_;
-  weights::FlatBuffer first_, second_;  // moments, laid out like flat_
+  weights::FlatBuffer first_, second_;  // moments, laid out like the values
   std::vector<Group> groups_;
   std::vector<Member> members_;  // by parameter, in the order of flat_
   std::unordered_map<const c10::TensorImpl*, std::size_t> index_;

@@ -20,7 +20,7 @@ class TorchOptimiserState final : public weights::OptimiserState {
   double learning_rate(const torch::Tensor& parameter) const override;
 
  private:
-  torch::optim::OptimizerParamGroup& group_of(const torch::Tensor& parameter) const;
+  const torch::optim::OptimizerParamGroup& group_of(const torch::Tensor& parameter) const;
 
   torch::optim::Optimizer& optimiser_;
 };

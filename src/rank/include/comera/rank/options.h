@@ -30,11 +30,11 @@ struct Options {
   /// Remove ranks as long as the loss of the probe stays at or under this. Needs the probe.
   std::optional<double> target_loss;
 
-  /// Stages as fractions of the run. Without a target there is no late stage and ranks are fixed at
-  /// early_end.
+  /// Stages as fractions of the run.
   double price_from = 0.1;  ///< no price before
   double price_full = 0.2;  ///< full price from here
-  double early_end = 0.6;   ///< with a target; 0.8 is used without
+  double early_end =
+      0.6;  ///< the late stage begins; without a target there is none, and ranks are fixed at 0.8
 
   std::int64_t cut_every = 50;   ///< steps between cuts
   std::int64_t zero_steps = 20;  ///< consecutive steps at zero after which a rank is cut
@@ -43,6 +43,9 @@ struct Options {
   /// its bias. Needs the probe.
   bool layers_may_die = false;
 };
+
+/// Throws Error naming the first option that cannot be.
+void validate(const Options& options);
 
 /// What the controller may ask of the model between steps.
 struct Probe {
