@@ -10,7 +10,9 @@ if(COMERA_SANITIZE)
   add_link_options(-fsanitize=${COMERA_SANITIZE})
 endif()
 
-# The one precompiled torch header, shared by every torch room and test.
+# The one precompiled torch header, shared by every torch room and test. A program must be compiled with the same
+# flag as the libraries, or the compiler sets the header aside.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/torch_pch.cpp CONTENT "// Only carries the precompiled header.\n")
 add_library(comera_torch_pch STATIC ${CMAKE_BINARY_DIR}/torch_pch.cpp)
 target_link_libraries(comera_torch_pch PUBLIC comera_options torch fmt::fmt-header-only)

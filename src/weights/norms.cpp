@@ -1,3 +1,5 @@
+#include "double_train.h"
+
 #include <comera/base/error.h>
 #include <comera/weights/materialize.h>
 #include <comera/weights/norms.h>
@@ -7,12 +9,9 @@
 namespace comera::weights {
 namespace {
 
-std::vector<torch::Tensor> folded_double(const TensorTrain& weight) {
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> cores, scales;
-  for (const auto& core : weight.cores()) cores.push_back(core.detach().to(torch::kCPU, torch::kDouble));
-  for (const auto& scale : weight.scales()) scales.push_back(scale.detach().to(torch::kCPU, torch::kDouble));
-  return fold_scales(cores, scales);
+std::vector<torch::Tensor> folded_double(const TensorTrain& weight, const char* where) {
+  const DoubleTrain train = in_double(weight, where);
+  return fold_scales(train.cores, train.scales);
 }
 
 // Digit of the last row in use at every core, 0 where the core has no row digit (TT output side); columns
@@ -34,7 +33,7 @@ double frobenius_norm(const TensorTrain& weight) {
   const format::Shape& shape = weight.shape();
   if (shape.dead()) return 0;
   const bool ttm = shape.kind == format::Kind::ttm;
-  const auto cores = folded_double(weight);
+  const auto cores = folded_double(weight, "frobenius_norm");
   const auto last_row = last_digits(shape.rows, shape.row_digits, 0, shape.order());
   const auto last_col = last_digits(shape.cols, shape.col_digits, ttm ? 0 : shape.split(), shape.order());
 
@@ -43,9 +42,9 @@ double frobenius_norm(const TensorTrain& weight) {
   const torch::Tensor one = torch::ones({1, 1}, torch::kDouble);
   Grams gram = {{{one, one}, {one, one}}};
   for (std::int64_t k = shape.order(); k-- > 0;) {
-    const bool output_side = !ttm && k >= shape.split();
-    const torch::Tensor core =
-        ttm ? cores[k] : cores[k].unsqueeze(output_side ? 1 : 2);  // [r, row digit, column digit, r']
+    // [r, row digit, column digit, r'], with a digit of size 1 on the side that a TT core does not have.
+    const std::int64_t row_digit = ttm || k < shape.split() ? shape.row_digits[k] : 1;
+    const torch::Tensor core = cores[k].view({cores[k].size(0), row_digit, -1, cores[k].size(2)});
     // Parts of a digit's values, and which sum each continues.
     struct Part {
       std::int64_t first, count;
@@ -75,7 +74,7 @@ double spectral_norm(const TensorTrain& weight) {
   check(shape.kind == format::Kind::tt, "[spectral_norm] only for TT weights, got {}",
         format::to_string(shape));
   if (shape.dead()) return 0;
-  const auto [a, b] = factors(shape, folded_double(weight));
+  const auto [a, b] = factors(shape, folded_double(weight, "spectral_norm"));
   const torch::Tensor r_a = std::get<1>(torch::linalg_qr(a, "r"));
   const torch::Tensor r_b = std::get<1>(torch::linalg_qr(b.t(), "r"));
   return torch::linalg_svdvals(r_a.matmul(r_b.t())).max().item<double>();

@@ -1,5 +1,6 @@
+#include "double_train.h"
+
 #include <comera/base/error.h>
-#include <comera/weights/materialize.h>
 #include <comera/weights/norms.h>
 #include <comera/weights/rounding.h>
 
@@ -16,22 +17,8 @@ using torch::Tensor;
 // Singular values below this part of the largest are rounding errors.
 constexpr double kNoise = 1e-14;
 
-// Cores as [r, s, r'] and scales, fp64 on the CPU.
-struct Train {
-  std::vector<Tensor> cores, scales;
-};
-Train in_double(const TensorTrain& weight) {
-  Train train;
-  for (const Tensor& core : weight.cores())
-    train.cores.push_back(
-        core.detach().to(torch::kCPU, torch::kDouble).reshape({core.size(0), -1, core.size(-1)}));
-  for (const Tensor& scale : weight.scales())
-    train.scales.push_back(scale.detach().to(torch::kCPU, torch::kDouble));
-  return train;
-}
-
 // For each bond the factor R [r_k, q] with G_{k+1} D_{k+1} .. G_K = R Q, Q with orthonormal rows.
-std::vector<Tensor> right_factors(const Train& train) {
+std::vector<Tensor> right_factors(const DoubleTrain& train) {
   std::vector<Tensor> factors(train.scales.size());
   Tensor right = torch::ones({1, 1}, torch::kDouble);
   for (std::size_t k = train.scales.size(); k-- > 0;) {
@@ -87,7 +74,8 @@ double root_mean_square(const Tensor& core) { return core.square().mean().sqrt()
 
 // Moves one factor a bond between the neighbours of cut bonds, so that the root mean squares of the cores
 // keep their proportions: within a run of cut bonds every core's changes by the same factor.
-void keep_proportions(const Train& train, std::vector<BondChange>& changes, const std::vector<bool>& cut) {
+void keep_proportions(const DoubleTrain& train, std::vector<BondChange>& changes,
+                      const std::vector<bool>& cut) {
   std::vector<double> growth;  // log of new by old root mean square
   for (std::size_t k = 0; k < train.cores.size(); ++k) {
     const Tensor changed = transform_core(train.cores[k], k > 0 ? changes[k - 1].left : Tensor(),
@@ -121,7 +109,7 @@ void keep_proportions(const Train& train, std::vector<BondChange>& changes, cons
 std::vector<Tensor> bond_singular_values(const TensorTrain& weight) {
   const format::Shape& shape = weight.shape();
   if (shape.dead()) return std::vector<Tensor>(shape.bonds(), torch::empty({0}, torch::kDouble));
-  const Train train = in_double(weight);
+  const DoubleTrain train = in_double(weight, "bond_singular_values");
   const std::vector<Tensor> right = right_factors(train);
   std::vector<Tensor> sigma;
   Tensor before = torch::ones({1, 1}, torch::kDouble);
@@ -144,15 +132,17 @@ std::vector<BondChange> round_to_ranks(const TensorTrain& weight, const std::str
           "[round_to_ranks] bond {} of {} has {} ranks, cannot cut to {}", k, name, shape.rank(k), ranks[k]);
     dead = dead || ranks[k] == 0;
   }
-  const Train train = dead ? Train{} : in_double(weight);
-  const std::vector<Tensor> right = dead ? std::vector<Tensor>{} : right_factors(train);
-  const bool zero =
-      !right.empty() && train.cores[0].mul(train.scales[0]).matmul(right[0]).norm().item<double>() == 0;
-  if (dead || zero) {
+  // A weight that is zero, or becomes so, has nothing to choose by.
+  const auto first_ranks = [&] {
     std::vector<std::vector<std::int64_t>> kept;
     for (const std::int64_t rank : ranks) kept.push_back(first_indices(rank));
     return slice(weight, name, kept);
-  }
+  };
+  if (dead || shape.bonds() == 0) return first_ranks();
+  const DoubleTrain train = in_double(weight, "round_to_ranks");
+  const std::vector<Tensor> right = right_factors(train);
+  if (train.cores[0].mul(train.scales[0]).matmul(right[0]).count_nonzero().item<std::int64_t>() == 0)
+    return first_ranks();
   std::vector<BondChange> changes;
   std::vector<bool> cut;
   Tensor before = torch::ones({1, 1}, torch::kDouble);

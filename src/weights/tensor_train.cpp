@@ -2,6 +2,15 @@
 #include <comera/weights/tensor_train.h>
 
 namespace comera::weights {
+namespace {
+
+// Weak is the pointer type of the torch version at hand.
+template <class Weak>
+void forget_accumulator(const torch::Tensor& parameter, void (*set)(const torch::Tensor&, Weak)) {
+  set(parameter, Weak(decltype(std::declval<Weak>().lock())()));
+}
+
+}  // namespace
 
 TensorTrain::TensorTrain(format::Shape shape, torch::TensorOptions options)
     : state_(std::make_shared<State>()) {
@@ -30,7 +39,11 @@ void TensorTrain::replace(const std::vector<torch::Tensor>& cores, const std::ve
         "[tensor_train] expected {} cores and {} scales, got {} and {}", old_cores.size(), old_scales.size(),
         cores.size(), scales.size());
   format::Shape shape = state_->shape;
-  for (std::size_t k = 0; k < scales.size(); ++k) shape.ranks[k + 1] = scales[k].size(0);
+  for (std::size_t k = 0; k < scales.size(); ++k) {
+    check(scales[k].dim() == 1, "[tensor_train] rank scales {} must be a vector, got {} dimensions", k,
+          scales[k].dim());
+    shape.ranks[k + 1] = scales[k].size(0);
+  }
   format::validate(shape, "tensor_train");
   for (std::size_t k = 0; k < cores.size(); ++k)
     check(cores[k].sizes() == torch::IntArrayRef(shape.core_shape(k)),
@@ -40,7 +53,7 @@ void TensorTrain::replace(const std::vector<torch::Tensor>& cores, const std::ve
     parameter.mutable_grad() = torch::Tensor();
     parameter.set_data(value.detach().contiguous().to(parameter.options().requires_grad(false), false, true));
     // A loss that is still alive keeps the accumulator of the old sizes; the next graph must not meet it.
-    torch::autograd::impl::set_grad_accumulator(parameter, {});
+    forget_accumulator(parameter, torch::autograd::impl::set_grad_accumulator);
   };
   for (std::size_t k = 0; k < cores.size(); ++k) assign(old_cores[k], cores[k]);
   for (std::size_t k = 0; k < scales.size(); ++k) assign(old_scales[k], scales[k]);

@@ -1,0 +1,70 @@
+#include "cpu/select_isa.h"
+
+#include <comera/base/error.h>
+#include <comera/kernels/isa.h>
+
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include <cctype>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+namespace comera::kernels {
+namespace {
+
+constexpr const char* kScalar = "scalar";
+
+std::string isa_name(std::int64_t target) {
+  if (target == HWY_SCALAR || target == HWY_EMU128) return kScalar;
+#if HWY_ARCH_X86
+  if (target == HWY_AVX3) return "avx512";
+#endif
+  std::string name = hwy::TargetName(target);
+  for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return name;
+}
+
+/// The machine's instruction sets for which kernels were compiled, best (lowest bit) first.
+std::vector<std::int64_t> available_targets() {
+  std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  // Highway reports its scalar target only where it is the sole one; its code is always there.
+  if (isa_name(targets.back()) != kScalar) targets.push_back(HWY_SCALAR);
+  return targets;
+}
+
+std::string choose() {
+  const char* wanted = std::getenv("COMERA_ISA");
+  for (const std::int64_t target : available_targets()) {
+    if (wanted && *wanted && isa_name(target) != wanted) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    return isa_name(target);
+  }
+  fail("COMERA_ISA is '{}'; this machine can run {}", wanted, fmt::join(available_isas(), ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> available_isas() {
+  // Asked before choose() narrows what Highway reports.
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> result;
+    for (const std::int64_t target : available_targets()) result.push_back(isa_name(target));
+    return result;
+  }();
+  return names;
+}
+
+const std::string& isa() {
+  static const std::string chosen = [] {
+    available_isas();
+    return choose();
+  }();
+  return chosen;
+}
+
+void select_isa() { isa(); }
+
+}  // namespace comera::kernels
