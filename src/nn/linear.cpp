@@ -1,7 +1,7 @@
 #include <comera/base/error.h>
 #include <comera/exec/linear.h>
 #include <comera/nn/linear.h>
-#include <comera/weights/decompose.h>
+#include <comera/weights/materialize.h>
 #include <comera/weights/initialise.h>
 
 #include <cmath>
