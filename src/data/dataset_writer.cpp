@@ -100,6 +100,7 @@ struct DatasetWriter::State {
 
 DatasetWriter::DatasetWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
 DatasetWriter::~DatasetWriter() = default;
+DatasetWriter::DatasetWriter(DatasetWriter&&) noexcept = default;
 
 void DatasetWriter::add(const Sample& sample) {
   State& state = *state_;

@@ -27,8 +27,7 @@ class DatasetWriter {
  public:
   explicit DatasetWriter(const std::filesystem::path& path);
   ~DatasetWriter();
-  DatasetWriter(const DatasetWriter&) = delete;
-  DatasetWriter& operator=(const DatasetWriter&) = delete;
+  DatasetWriter(DatasetWriter&&) noexcept;
   /// Throws Error for an empty sample, a negative token, a first_segment outside [0, tokens] or a label below
   /// -1.
   void add(const Sample& sample);

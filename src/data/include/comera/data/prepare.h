@@ -42,7 +42,7 @@ EncodedExample encode_pair(const Tokenizer& tokenizer, std::string_view first, s
 /// Each prepare_ function opens the cached file, or builds it first: the key is the sources' paths, sizes and
 /// times, the options and the tokenizer's state. Two processes that prepare the same wait for each other; a
 /// kill leaves at most a temporary file that the next build removes. The description of the dataset is JSON
-/// with kind, sources [{path, bytes, hash}], tokenizer {kind, hash}, max_length, samples, cut (samples that
+/// with kind, sources [{path, bytes, hash}], tokenizer {kind, hash}, max_length, cut (samples that
 /// were too long), and what is named below.
 
 /// Samples by encode_text or encode_pair. With `labels` empty they are found in the file (find_labels). Adds
