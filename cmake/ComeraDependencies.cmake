@@ -6,8 +6,9 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
-pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+# Trains tokenizers at run time, as a program: its library cannot be in one process with torch (sentencepiece_train.cpp).
+find_program(COMERA_SPM_TRAIN spm_train REQUIRED)
 
 set(COMERA_PYTHON "" CACHE FILEPATH "Python whose torch package is used")
 if(NOT Torch_DIR AND COMERA_PYTHON)

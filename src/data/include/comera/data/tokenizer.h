@@ -11,7 +11,7 @@
 
 namespace comera::data {
 
-/// Ids of the tokens with a role; -1 where the vocabulary has none.
+/// Ids of the tokens with a role. Every tokenizer here has all five.
 struct SpecialTokens {
   std::int32_t pad = -1, unknown = -1, cls = -1, sep = -1, mask = -1;
 };
@@ -21,7 +21,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   /// Ids of `text` (valid UTF-8; Error otherwise), without special tokens.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// Text of `ids`; special tokens are left out.
+  /// Text of `ids`; special tokens are left out. Throws Error for an id that is not in the vocabulary.
   virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
   virtual std::int64_t vocabulary_size() const = 0;
   virtual SpecialTokens special() const = 0;
@@ -31,19 +31,26 @@ class Tokenizer {
   virtual std::string state() const = 0;
 };
 
-/// BERT's WordPiece over a vocabulary file with one token a line (line number - 1 is the id). Equal to the
-/// BERT normaliser, pre-tokeniser and WordPiece model of the Python package `tokenizers`.
+/// BERT's WordPiece over a vocabulary file with one token a line (line number - 1 is the id); the five
+/// special tokens must be in it, as [PAD], [UNK], [CLS], [SEP], [MASK]. Text is plain text: "[SEP]" in it is
+/// three words. Otherwise equal to the BERT normaliser, pre-tokeniser and WordPiece model of the Python
+/// package `tokenizers`, and like them `lowercase` strips accents too. Throws Error `file:line: what`.
 std::shared_ptr<const Tokenizer> load_wordpiece(const std::filesystem::path& vocabulary,
                                                 bool lowercase = true);
 
-/// Options of a tokenizer trained on a corpus through sentencepiece (unigram).
+/// Options of a tokenizer trained on a corpus.
 struct SentencePieceOptions {
-  std::int64_t vocabulary_size = 8192;  ///< including the five special tokens
-  std::int64_t training_sentences = 200'000;
-  double character_coverage = 0.9995;
+  /// Tokens at most; a small corpus gives fewer. Five special tokens and 256 bytes are among them.
+  std::int64_t vocabulary_size = 8192;
+  /// Text trained on: lines are drawn at random until they add up to this. Time grows with it.
+  std::int64_t training_bytes = 3'000'000;
   std::uint64_t seed = 1;
 };
-/// Trains on `lines` (each valid UTF-8). The same lines and options give the same tokenizer.
+
+/// Trains a unigram model on `lines` (each valid UTF-8) with sentencepiece's program spm_train, in a process
+/// of its own. The same lines and options give the same tokenizer. White space counts as one space between
+/// words and is not part of the text otherwise; a character the model does not know becomes its bytes, so
+/// nothing is unknown. state() is a sentencepiece model file: Python's sentencepiece gives the same ids.
 std::shared_ptr<const Tokenizer> train_sentencepiece(const std::vector<std::string>& lines,
                                                      const SentencePieceOptions& options);
 

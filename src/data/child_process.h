@@ -1,0 +1,16 @@
+// Runs another program and waits for it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace comera::data {
+
+/// Runs `command` (its first part is looked up in PATH) with `folder` as working folder; what it prints goes
+/// to the file `log` there. Throws Error with the last line printed when it fails, and one that names
+/// `package` when there is no such program.
+void run_program(const std::vector<std::string>& command, const std::filesystem::path& folder,
+                 const std::string& log, const std::string& package);
+
+}  // namespace comera::data
