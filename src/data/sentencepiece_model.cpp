@@ -15,7 +15,7 @@ namespace {
 enum ModelField : std::uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
 enum PieceField : std::uint32_t { kText = 1, kScore = 2, kType = 3 };
 enum PieceType : std::uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kByte = 6 };
-constexpr std::uint32_t kModelType = 3, kCharacterMap = 2;
+enum SpecField : std::uint32_t { kModelType = 3, kVocabularySize = 4, kCharacterMap = 2 };
 constexpr std::uint64_t kUnigram = 1;
 
 struct Piece {
@@ -70,7 +70,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes) {
   SentencePieceModel model;
   std::unordered_set<std::string_view> seen;  // views into `bytes`
   std::int64_t id = 0;
-  std::uint64_t model_type = kUnigram;
+  std::uint64_t model_type = kUnigram, size = 0;
   for_each_field(bytes, [&](const auto& field) {
     if (field.number == kPieces) {
       const Piece piece = parse_piece(field.bytes);
@@ -86,6 +86,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes) {
     } else if (field.number == kTrainerSpec) {
       for_each_field(field.bytes, [&](const auto& part) {
         if (part.number == kModelType) model_type = part.integer;
+        if (part.number == kVocabularySize) size = part.integer;
       });
     } else if (field.number == kNormalizerSpec) {
       for_each_field(field.bytes, [&](const auto& part) {
@@ -93,7 +94,9 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes) {
       });
     }
   });
-  if (id < kFirstPiece) refuse(fmt::format("is cut short: it has only {} pieces", id));
+  if (id < kFirstPiece || size != static_cast<std::uint64_t>(id))
+    refuse(fmt::format("is damaged: it has {} pieces and says {}", id, size));
+  if (!seen.contains(kSpaceMark)) refuse("has no piece for the space");
   if (model_type != kUnigram) refuse(fmt::format("is of type {}, not unigram", model_type));
   return model;
 }

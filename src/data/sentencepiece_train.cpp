@@ -12,7 +12,9 @@
 #include <comera/base/random.h>
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
+#include <map>
+#include <utility>
 
 namespace comera::data {
 namespace {
@@ -54,28 +56,6 @@ std::string training_line(std::string_view line) {
   return text;
 }
 
-// Lines in random order, until they have as many bytes as asked for.
-void write_sample(const std::vector<std::string>& lines, const SentencePieceOptions& options,
-                  const fs::path& path) {
-  std::vector<std::size_t> order(lines.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  RandomStream random(random_key(options.seed, 0, 0));
-  shuffle(order, random);
-  AtomicFile file(path);
-  std::int64_t bytes = 0;
-  for (const std::size_t index : order) {
-    if (bytes >= options.training_bytes) break;
-    check_utf8(lines[index], "sentencepiece");
-    const std::string text = training_line(lines[index]);
-    if (text.empty()) continue;
-    file.write(text);
-    file.write("\n");
-    bytes += static_cast<std::int64_t>(text.size());
-  }
-  check(bytes > 0, "[sentencepiece] no text in the {} lines to train a tokenizer on", lines.size());
-  file.commit();
-}
-
 std::vector<std::string> training_command(const SentencePieceOptions& options) {
   // Names are relative: they are stored in the model, which must not depend on where the folder is. One
   // thread, because sums over threads depend on their number.
@@ -91,17 +71,63 @@ std::vector<std::string> training_command(const SentencePieceOptions& options) {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> train_sentencepiece(const std::vector<std::string>& lines,
-                                                     const SentencePieceOptions& options) {
+// Every line gets a random rank. The lines of lowest rank that together have the bytes asked for are the
+// sample, so it can be kept up while lines stream by.
+struct SentencePieceTrainer::State {
+  using Rank = std::pair<std::uint64_t, std::int64_t>;  // random number, line number
+
+  SentencePieceOptions options;
+  RandomStream random;
+  std::int64_t lines = 0, bytes = 0;
+  std::map<Rank, std::string> sample;
+
+  bool full() const { return bytes >= options.training_bytes; }
+};
+
+SentencePieceTrainer::SentencePieceTrainer(const SentencePieceOptions& options)
+    : state_(new State{
+          .options = options, .random = RandomStream(random_key(options.seed, 0, 0)), .sample = {}}) {
   constexpr std::int64_t kFewest = kFirstPiece + 1, kMost = 1'000'000;
   check(options.vocabulary_size >= kFewest && options.vocabulary_size <= kMost,
         "[sentencepiece] vocabulary_size {} is not between {} and {}", options.vocabulary_size, kFewest,
         kMost);
   check(options.training_bytes > 0, "[sentencepiece] training_bytes {} is not above 0",
         options.training_bytes);
+}
+
+SentencePieceTrainer::~SentencePieceTrainer() = default;
+
+void SentencePieceTrainer::add(std::string_view line) {
+  State& state = *state_;
+  check_utf8(line, "sentencepiece");
+  const std::uint64_t high = state.random(), low = state.random();
+  const State::Rank rank{high << 32 | low, state.lines++};
+  if (state.full() && state.sample.rbegin()->first < rank) return;
+  std::string text = training_line(line);
+  if (text.empty()) return;
+  state.bytes += static_cast<std::int64_t>(text.size());
+  state.sample.emplace(rank, std::move(text));
+  // What is still full without its last line does not need it.
+  while (true) {
+    const auto last = std::prev(state.sample.end());
+    const auto without = state.bytes - static_cast<std::int64_t>(last->second.size());
+    if (without < state.options.training_bytes) break;
+    state.bytes = without;
+    state.sample.erase(last);
+  }
+}
+
+std::shared_ptr<const Tokenizer> SentencePieceTrainer::train() const {
+  check(!state_->sample.empty(), "[sentencepiece] no text in {} lines to train a tokenizer on",
+        state_->lines);
   const TemporaryFolder folder;
-  write_sample(lines, options, folder.path() / "sample.txt");
-  run_program(training_command(options), folder.path(), "log.txt", "sentencepiece");
+  AtomicFile file(folder.path() / "sample.txt");
+  for (const auto& [rank, text] : state_->sample) {
+    file.write(text);
+    file.write("\n");
+  }
+  file.commit();
+  run_program(training_command(state_->options), folder.path(), "log.txt", "sentencepiece");
   return restore_sentencepiece(read_file(folder.path() / "tokenizer.model"));
 }
 

@@ -93,19 +93,9 @@ std::shared_ptr<const data::Tokenizer> trained_tokenizer(const Recipe& recipe, c
     }
   }
   say(fmt::format("training a tokenizer of {} tokens on the data (once; kept in {})", d.vocabulary_size, d.cache));
-  // A sample of fixed size (reservoir), so that memory does not grow with the data.
-  std::vector<std::string> lines;
-  RandomStream stream(random_key(options.seed, 0, 0));
-  std::int64_t seen = 0;
-  training_text(recipe, [&](const std::string& text) {
-    if (text.empty()) return;
-    if (seen++ < options.training_sentences) {
-      lines.push_back(text);
-    } else if (const auto place = static_cast<std::int64_t>(stream.below(seen)); place < options.training_sentences) {
-      lines[place] = text;
-    }
-  });
-  auto tokenizer = data::train_sentencepiece(lines, options);
+  data::SentencePieceTrainer trainer(options);
+  training_text(recipe, [&](const std::string& text) { trainer.add(text); });
+  auto tokenizer = trainer.train();
   write_file(cached, tokenizer->state());
   return tokenizer;
 }

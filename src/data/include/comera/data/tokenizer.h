@@ -42,17 +42,30 @@ std::shared_ptr<const Tokenizer> load_wordpiece(const std::filesystem::path& voc
 struct SentencePieceOptions {
   /// Tokens at most; a small corpus gives fewer. Five special tokens and 256 bytes are among them.
   std::int64_t vocabulary_size = 8192;
-  /// Text trained on: lines are drawn at random until they add up to this. Time grows with it.
+  /// Text trained on: a random sample of the lines, of about this size. Time and memory grow with it, not
+  /// with the corpus.
   std::int64_t training_bytes = 3'000'000;
   std::uint64_t seed = 1;
 };
 
-/// Trains a unigram model on `lines` (each valid UTF-8) with sentencepiece's program spm_train, in a process
-/// of its own. The same lines and options give the same tokenizer. White space counts as one space between
-/// words and is not part of the text otherwise; a character the model does not know becomes its bytes, so
-/// nothing is unknown. state() is a sentencepiece model file: Python's sentencepiece gives the same ids.
-std::shared_ptr<const Tokenizer> train_sentencepiece(const std::vector<std::string>& lines,
-                                                     const SentencePieceOptions& options);
+/// Trains a unigram tokenizer through sentencepiece, whose program spm_train must be installed; it runs as a
+/// process of its own. White space counts as one space between words, and is not part of the text otherwise.
+/// A character that the model does not know becomes its bytes, so nothing is unknown. The state() is a
+/// sentencepiece model file: on text with single spaces Python's sentencepiece gives the same ids. The same
+/// lines and options give the same tokenizer.
+class SentencePieceTrainer {
+ public:
+  explicit SentencePieceTrainer(const SentencePieceOptions& options);
+  ~SentencePieceTrainer();
+  /// A line of the corpus (valid UTF-8; Error otherwise).
+  void add(std::string_view line);
+  /// Throws Error when no line had text, or when spm_train is missing or fails.
+  std::shared_ptr<const Tokenizer> train() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// Restores a tokenizer from what kind() and state() gave. Damaged state is an Error.
 std::shared_ptr<const Tokenizer> load_tokenizer(std::string_view kind, std::string_view state);
