@@ -1,8 +1,9 @@
 # comera_room(NAME [TORCH] SOURCES a.cpp ... [DEPENDS comera::room ...] [PRIVATE_DEPENDS lib ...])
 #   One static library comera_NAME (comera::NAME) with its own include folder. Only what DEPENDS names is visible.
 # comera_test(NAME [TORCH] SOURCES a_test.cpp ... DEPENDS lib ... [LABELS kernel|operator|parser ...])
-#   One GoogleTest program, one ctest entry.
+#   One GoogleTest program, one ctest entry. Those with labels are what sanitizers run: target labelled_tests.
 
+add_custom_target(labelled_tests)
 add_library(comera_options INTERFACE)
 target_compile_options(comera_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare)
 if(COMERA_SANITIZE)
@@ -46,4 +47,7 @@ function(comera_test name)
   endif()
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${TEST_LABELS}")
+  if(TEST_LABELS)
+    add_dependencies(labelled_tests test_${name})
+  endif()
 endfunction()

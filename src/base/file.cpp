@@ -2,10 +2,12 @@
 #include <comera/base/file.h>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -45,6 +47,35 @@ std::size_t read_some(int descriptor, char* into, std::size_t count, const fs::p
   }
 }
 
+constexpr const char* kTemporarySuffix = ".tmp-XXXXXX";
+
+// Writers hold a lock on their temporary file. One that nobody holds is left from a process that was killed.
+void remove_abandoned(const fs::path& path) {
+  const std::string prefix = path.filename().string() + ".tmp-";
+  std::error_code ignored;
+  for (const auto& entry :
+       fs::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || name.size() != prefix.size() + 6) continue;
+    const Descriptor file{::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+    if (file.value >= 0 && ::flock(file.value, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+  }
+}
+
+// Makes and locks a file of its own for this writer.
+int open_temporary(const fs::path& path, std::string& name) {
+  while (true) {
+    name = path.string() + kTemporarySuffix;
+    const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+    check(descriptor >= 0, "{}: cannot write in its folder: {}", path.string(), reason());
+    ::flock(descriptor, LOCK_EX);
+    // Another writer may have taken it for abandoned before it was locked.
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0 || status.st_nlink > 0) return descriptor;
+    ::close(descriptor);
+  }
+}
+
 }  // namespace
 
 std::string read_file(const fs::path& path, std::uint64_t limit) {
@@ -65,9 +96,8 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   std::error_code error;
   if (path_.has_parent_path()) fs::create_directories(path_.parent_path(), error);
   check(!error, "{}: cannot make the folder: {}", path_.parent_path().string(), error.message());
-  temporary_ = path_.string() + ".tmp-XXXXXX";
-  descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-  check(descriptor_ >= 0, "{}: cannot write in its folder: {}", path_.string(), reason());
+  remove_abandoned(path_);
+  descriptor_ = open_temporary(path_, temporary_);
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(descriptor_, 0666 & ~mask);
@@ -80,8 +110,14 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* bytes, std::uint64_t count) {
-  buffer_.append(static_cast<const char*>(bytes), count);
-  if (buffer_.size() >= kBufferBytes) flush();
+  // In pieces, so that the buffer stays small whatever is written.
+  for (const char* next = static_cast<const char*>(bytes); count > 0;) {
+    const std::size_t piece = std::min<std::uint64_t>(count, kBufferBytes - buffer_.size());
+    buffer_.append(next, piece);
+    next += piece;
+    count -= piece;
+    if (buffer_.size() == kBufferBytes) flush();
+  }
 }
 
 void AtomicFile::flush() {
@@ -98,8 +134,8 @@ void AtomicFile::commit() {
   flush();
   check(::fsync(descriptor_) == 0, "{}: cannot write: {}; the file before it is kept", path_.string(),
         reason());
-  check(::close(std::exchange(descriptor_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0,
-        "{}: cannot replace: {}", path_.string(), reason());
+  check(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot replace: {}", path_.string(), reason());
+  ::close(std::exchange(descriptor_, -1));
   // The rename itself must survive a power cut.
   const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
   if (const Descriptor handle{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)}; handle.value >= 0)

@@ -37,6 +37,9 @@ std::size_t too_deep_at(std::string_view text, int limit) {
 Json parse_json(std::string_view text, std::string_view source) {
   if (const auto bad = invalid_utf8(text))
     fail("{}:{}: invalid UTF-8 at byte {}", source, line_at(text, *bad), *bad);
+  // The library takes a zero byte for the end and would not see what follows.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    fail("{}:{}: not valid JSON: a zero byte at byte {}", source, line_at(text, zero), zero);
   if (const auto deep = too_deep_at(text, 64); deep != std::string_view::npos)
     fail("{}:{}: JSON nested more than 64 levels deep", source, line_at(text, deep));
   try {

@@ -12,29 +12,26 @@ namespace {
 
 constexpr const char* kFormat = "comera-checkpoint";
 
-// Over what the file means, not over its bytes, so that a tool that rewrites the file keeps the hash valid.
-class ContentHash {
- public:
-  ContentHash(const std::string& version, const std::string& state) {
-    add_text(version);
-    add_text(state);
-  }
-  void add(const std::string& name, const torch::Tensor& tensor) {
-    add_text(name);
-    add_text(dtype_name(tensor.scalar_type()));
-    add_text(fmt::format("{}", fmt::join(tensor.sizes(), ",")));
-    hasher_.add(tensor.const_data_ptr(), tensor.nbytes());
-  }
-  std::string text() const { return hex(hasher_.digest()); }
-
- private:
-  void add_text(std::string_view text) {
+// Over what the file means and in the order of names, so that a tool that rewrites the file keeps it valid.
+std::string content_hash(const std::string& version, const std::string& state, const NamedTensors& tensors) {
+  Hasher hasher;
+  const auto add_text = [&](std::string_view text) {
     const std::uint64_t length = text.size();
-    hasher_.add(&length, sizeof length);
-    hasher_.add(text);
+    hasher.add(&length, sizeof length);
+    hasher.add(text);
+  };
+  add_text(version);
+  add_text(state);
+  std::map<std::string_view, const torch::Tensor*> by_name;
+  for (const auto& [name, tensor] : tensors) by_name[name] = &tensor;
+  for (const auto& [name, tensor] : by_name) {
+    add_text(name);
+    add_text(dtype_name(tensor->scalar_type()));
+    add_text(fmt::format("{}", fmt::join(tensor->sizes(), ",")));
+    hasher.add(tensor->const_data_ptr(), tensor->nbytes());
   }
-  Hasher hasher_;
-};
+  return hex(hasher.digest());
+}
 
 // JSON has no infinities, and strings may hold bytes that no reader accepts: found now, not when loading.
 std::string exact_text(const Json& state, const std::string& path) {
@@ -71,12 +68,10 @@ int version_number(const std::string& text, const std::string& path) {
 Checkpoint read_checkpoint(const SafetensorsFile& file, const std::string& path) {
   const std::string& state = entry(file, "state", path);
   Checkpoint checkpoint;
-  ContentHash hash(entry(file, "version", path), state);
-  for (std::size_t i = 0; i < file.tensors().size(); ++i) {
-    const auto& [name, tensor] = checkpoint.tensors.emplace_back(file.tensors()[i].name, file.read(i));
-    hash.add(name, tensor);
-  }
-  check(hash.text() == entry(file, "hash", path), "{}: damaged: its content does not match its hash", path);
+  for (std::size_t i = 0; i < file.tensors().size(); ++i)
+    checkpoint.tensors.emplace_back(file.tensors()[i].name, file.read(i));
+  check(content_hash(entry(file, "version", path), state, checkpoint.tensors) == entry(file, "hash", path),
+        "{}: damaged: its content does not match its hash", path);
   checkpoint.state = parse_json(state, path + ": state");
   return checkpoint;
 }
@@ -99,10 +94,8 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkp
   NamedTensors host;
   for (const auto& [name, tensor] : checkpoint.tensors)
     host.emplace_back(name, host_tensor(tensor, name, path.string()));
-  ContentHash hash(version, state);
-  for (const auto& [name, tensor] : host) hash.add(name, tensor);
-  save_safetensors(path, host,
-                   {{"format", kFormat}, {"version", version}, {"state", state}, {"hash", hash.text()}});
+  const std::string hash = content_hash(version, state, host);
+  save_safetensors(path, host, {{"format", kFormat}, {"version", version}, {"state", state}, {"hash", hash}});
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& path) {

@@ -46,10 +46,10 @@ std::string json_text(const std::string& text, std::string_view source) {
 
 }  // namespace
 
-const char* dtype_name(torch::ScalarType dtype) {
+std::string_view dtype_name(torch::ScalarType dtype) {
   for (const auto& entry : kDtypes)
-    if (entry.dtype == dtype) return entry.name.data();
-  return nullptr;
+    if (entry.dtype == dtype) return entry.name;
+  return {};
 }
 
 std::optional<torch::ScalarType> dtype_of(std::string_view name) {
@@ -87,7 +87,7 @@ Header make_header(const std::vector<TensorInfo>& tensors, const Metadata& metad
   for (const TensorInfo& tensor : tensors) {
     const std::string name = shown(tensor.name);
     check(names.insert(tensor.name).second, "{}: tensor name {} is used twice or reserved", source, name);
-    check(dtype_name(tensor.dtype),
+    check(!dtype_name(tensor.dtype).empty(),
           "{}: tensor {} has dtype {}, which safetensors cannot hold; convert it first", source, name,
           c10::toString(tensor.dtype));
     check(tensor.shape.size() <= kMaximumDimensions && byte_count(tensor),

@@ -22,8 +22,8 @@ struct Header {
   Metadata metadata;
 };
 
-/// The name a dtype has in the file, or null where it has none; and back.
-const char* dtype_name(torch::ScalarType dtype);
+/// The name a dtype has in the file, empty where it has none; and back.
+std::string_view dtype_name(torch::ScalarType dtype);
 std::optional<torch::ScalarType> dtype_of(std::string_view name);
 
 /// Bytes of the tensor, or nothing when its sizes, strides or bytes do not fit into 63 bits.

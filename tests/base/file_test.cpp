@@ -46,6 +46,27 @@ TEST(AtomicFile, WithoutCommitTheOldFileStaysAndNoRubbishIsLeft) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(AtomicFile, WhatAKilledWriterLeftIsRemovedAndWhatALivingOneHasIsNot) {
+  test::TemporaryFolder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    AtomicFile file(folder / "file");
+    file.write(std::string(2 << 20, 'x'));
+    std::raise(SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  write_file(folder / "file.tmp-notours", "kept: another name");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);
+  AtomicFile first(folder / "file"), second(folder / "file");
+  first.write("first");
+  second.write("second");
+  first.commit();
+  EXPECT_EQ(read_file(folder / "file"), "first");
+  second.commit();
+  EXPECT_EQ(read_file(folder / "file"), "second");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);
+}
+
 TEST(AtomicFile, AFullDiskIsAnErrorAndTheOldFileStays) {
   // A file-size limit in a child stands for the full disk: writes beyond it fail.
   test::TemporaryFolder folder;

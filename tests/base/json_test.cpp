@@ -16,5 +16,6 @@ TEST(Json, ErrorsNameSourceAndLine) {
     }
   }
   EXPECT_THROW(parse_json("", "x"), Error);
+  EXPECT_THROW(parse_json(std::string("{}\0", 3), "x"), Error);
   EXPECT_THROW(parse_json(std::string(100'000, '['), "x"), Error);
 }

@@ -13,7 +13,8 @@ namespace comera {
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{1} << 32);
 
 /// Writes to a temporary name in the same folder; commit() syncs and renames over `path`. Without commit (an
-/// exception, a kill) the old file stays as it was. Makes the parent folder. Throws Error on a full disk.
+/// exception, a kill) the old file stays as it was; what a killed writer of the same path left behind is
+/// removed by the next one. Makes the parent folder. Throws Error on a full disk.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
