@@ -1,5 +1,6 @@
 #include <comera/base/machine.h>
 #include <comera/base/text.h>
+#include <comera/kernels/isa.h>
 #include <comera/ops/implementation.h>
 #include <comera/train/task.h>
 
@@ -32,6 +33,7 @@ int run(bool json) {
       {"blas", at::hasMKL() ? "MKL" : at::hasLAPACK() ? "LAPACK" : "none"},
       {"processor", cpu_name()},
       {"instruction_sets", cpu_features()},
+      {"kernel_instruction_sets", kernels::available_isas()},
       {"torch_instruction_set", at::get_cpu_capability()},
       {"cores", available_cores()},
       {"threads", torch::get_num_threads()},
