@@ -16,6 +16,7 @@ TensorTrain::TensorTrain(format::Shape shape, torch::TensorOptions options)
     : state_(std::make_shared<State>()) {
   format::validate(shape, "tensor_train");
   state_->shape = std::move(shape);
+  options = options.requires_grad(true);  // a parameter list takes this from the tensors
   for (std::int64_t k = 0; k < state_->shape.order(); ++k)
     state_->cores->append(torch::zeros(state_->shape.core_shape(k), options));
   for (std::int64_t k = 0; k < state_->shape.bonds(); ++k)

@@ -28,8 +28,9 @@ TEST_P(Initialise, NormsAreThoseOfTheMatrixInUse) {
   const auto weight = random_weight(GetParam(), 1);
   const torch::Tensor w = materialize(weight).detach();
   EXPECT_NEAR(weights::frobenius_norm(weight) / w.norm().item<double>(), 1, 1e-12);
-  if (GetParam().kind == format::Kind::tt)
+  if (GetParam().kind == format::Kind::tt) {
     EXPECT_NEAR(weights::spectral_norm(weight) / largest_singular_value(w), 1, 1e-12);
+  }
 }
 
 TEST_P(Initialise, SpectralNormIsExact) {
