@@ -56,7 +56,7 @@ build: configure
 	ninja -C build -j $(JOBS)
 
 demo: build
-	$(DEMO) $(DEMO_ARGS)
+	COMERA_PYTHON=$(python) $(DEMO) $(DEMO_ARGS)
 
 test: setup-test build
 	COMERA_TEST_DEVICE=$(DEVICE) ctest --test-dir build --output-on-failure

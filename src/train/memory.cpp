@@ -52,9 +52,9 @@ class CountingAllocator final : public c10::Allocator {
 void install_allocation_counter() {
   static std::once_flag once;
   std::call_once(once, [] {
-    constexpr int kKeep = 1 << 30;
-    mallopt(M_MMAP_THRESHOLD, kKeep);
-    mallopt(M_TRIM_THRESHOLD, kKeep);
+    // All blocks from the heap, and the heap never shrinks: thresholds alone end at 32 MB.
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
     static CountingAllocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/1);
   });
