@@ -8,9 +8,9 @@ using namespace comera::nn;
 namespace {
 
 struct Two : torch::nn::Module {
-  TtLinear a{TtLinear({.in = {3, 4}, .out = {4, 3}, .ranks = {5}, .key = 1})};
-  TtLinear b{TtLinear({.in = {3, 4}, .out = {4, 3}, .ranks = {5}, .key = 2})};
-  TtLinear c{TtLinear({.in = {3, 4}, .out = {7}, .ranks = {2, 3}, .key = 3})};
+  TtLinear a{TtLinearOptions{.in = {3, 4}, .out = {4, 3}, .ranks = {5}, .key = 1}};
+  TtLinear b{TtLinearOptions{.in = {3, 4}, .out = {4, 3}, .ranks = {5}, .key = 2}};
+  TtLinear c{TtLinearOptions{.in = {3, 4}, .out = {7}, .ranks = {2, 3}, .key = 3}};
   Two() {
     register_module("a", a);
     register_module("b", b);

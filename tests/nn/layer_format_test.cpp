@@ -7,7 +7,8 @@ using namespace comera::nn;
 using List = std::vector<std::int64_t>;
 
 TEST(LayerFormats, FirstMatchingRuleDecidesAndDenseIsTheDefault) {
-  LayerFormats formats({{"encoder.0.*", {LayerKind::dense}}, {"encoder.*", {LayerKind::compressed, {}, {}, 2, {8}}}});
+  LayerFormats formats(std::vector<FormatRule>{{"encoder.0.*", {LayerKind::dense}},
+                                               {"encoder.*", {LayerKind::compressed, {}, {}, 2, {8}}}});
   EXPECT_EQ(formats.find("encoder.0.ffn.up").kind, LayerKind::dense);
   EXPECT_EQ(formats.find("encoder.1.ffn.up").kind, LayerKind::compressed);
   EXPECT_EQ(formats.find("head").kind, LayerKind::dense);
@@ -15,7 +16,7 @@ TEST(LayerFormats, FirstMatchingRuleDecidesAndDenseIsTheDefault) {
 }
 
 TEST(LayerFormats, ARuleThatMatchesNothingNamesTheNearestLayer) {
-  LayerFormats formats({{"encodr.0.query", {}}});
+  LayerFormats formats(std::vector<FormatRule>{{"encodr.0.query", {}}});
   formats.find("encoder.0.query");
   formats.find("head");
   try {
@@ -27,7 +28,8 @@ TEST(LayerFormats, ARuleThatMatchesNothingNamesTheNearestLayer) {
 }
 
 TEST(LayerFormats, ARuleHiddenByAnEarlierOneIsSaid) {
-  LayerFormats formats({{"*", {}}, {"head", {LayerKind::low_rank, {}, {}, 0, {4}}}});
+  LayerFormats formats(
+      std::vector<FormatRule>{{"*", {}}, {"head", {LayerKind::low_rank, {}, {}, 0, {4}}}});
   formats.find("head");
   EXPECT_THROW(formats.check_all_used(), Error);
 }

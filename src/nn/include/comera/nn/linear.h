@@ -59,7 +59,14 @@ class TtLinearImpl : public LinearBase {
   weights::TensorTrain weight_;
   torch::Tensor a_, b_;
 };
-TORCH_MODULE(TtLinear);
+
+/// The module holder; takes the options in braces: TtLinear({.in = {12, 8, 8}, .out = {8, 8, 12}, .ranks = {30}}).
+class TtLinear : public torch::nn::ModuleHolder<TtLinearImpl> {
+ public:
+  using torch::nn::ModuleHolder<TtLinearImpl>::ModuleHolder;
+  using Impl = TtLinearImpl;
+  explicit TtLinear(const TtLinearOptions& options) : ModuleHolder(std::make_shared<TtLinearImpl>(options)) {}
+};
 
 /// The layer that `format` asks for.
 std::shared_ptr<LinearBase> make_linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias,
