@@ -1,38 +1,30 @@
-// Runs library products in tasks, so that the result does not depend on the number of threads.
+// Library products in tasks, so that the result does not depend on the number of threads.
 //
-// A threaded BLAS call may cut a long sum differently for every thread count. Inside a parallel region it
-// stays on the calling thread: work that is cut into tasks by its shape alone gives the same bits on any
-// machine size.
+// A threaded product may cut a long sum differently for every thread count. Here the work is cut by its shape
+// alone and every product stays on the thread of its task.
 #pragma once
+
+#include "blas.h"
+#include "parallel.h"
 
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace comera::ops {
 
-/// Calls work(begin, end) on ranges that cover [0, count): on the CPU in parallel, with single-threaded products;
-/// elsewhere once. Different ranges must write to different memory.
-template <class Work>
-void run_ranges(std::int64_t count, bool on_cpu, const Work& work) {
-  const auto run = [&](std::int64_t begin, std::int64_t end) {
-    // Worker threads do not inherit the caller's autograd state.
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    if (begin < end) work(begin, end);
-  };
-  if (!on_cpu) return run(0, count);
-  // A range of one would run outside a parallel region, where the library threads itself: ask for two.
-  at::parallel_for(0, std::max<std::int64_t>(count, 2), 1,
-                   [&](std::int64_t begin, std::int64_t end) { run(begin, std::min(end, count)); });
-}
-
-/// The same, one call of task(i) for every i.
+/// Calls task(i) for i in [0, count): on the CPU in parallel, elsewhere one after the other. Tasks may use
+/// torch operators; each must write to memory of its own.
 template <class Task>
 void run_tasks(std::int64_t count, bool on_cpu, const Task& task) {
-  run_ranges(count, on_cpu, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) task(i);
-  });
+  const auto run = [&](std::int64_t, std::int64_t i) {
+    // Worker threads do not inherit the caller's autograd state.
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const SerialBlas serial;
+    task(i);
+  };
+  if (on_cpu) return for_each_task(count, run);
+  for (std::int64_t i = 0; i < count; ++i) run(0, i);
 }
 
 }  // namespace comera::ops

@@ -1,11 +1,11 @@
 #include "ttm_embedding/products.h"
 
-#include "tasks.h"
+#include "blas.h"
+#include "parallel.h"
 #include "ttm_embedding/chain_products.h"
 #include "ttm_embedding/lookup.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace comera::ops::ttm_products {
 namespace {
@@ -89,80 +89,121 @@ struct Sides {
   }
 };
 
-// Prefixes of the rows of a block, one below the other: [rows * N, r].
-Tensor gather_prefixes(const Sides& sides, const Block& block, const Tensor& scratch) {
-  const std::size_t bytes = sides.prefix.size(1) * sides.prefix.size(2) * sides.prefix.element_size();
-  const auto* from = static_cast<const char*>(sides.prefix.const_data_ptr());
-  auto* to = static_cast<char*>(scratch.mutable_data_ptr());
-  for (std::int64_t row = block.begin; row < block.end && bytes > 0; ++row, to += bytes)
-    std::memcpy(to, from + sides.lookup.prefix.place[row] * bytes, bytes);
-  return scratch.narrow(0, 0, (block.end - block.begin) * sides.prefix.size(1));
-}
+// The products of distinct rows, block by block. A block's rows share their suffix: they are one matrix
+// product.
+template <class T>
+class Blocks {
+ public:
+  explicit Blocks(const Sides& sides)
+      : lookup_(sides.lookup),
+        left_(sides.prefix.size(1)),
+        rank_(sides.prefix.size(2)),
+        right_(sides.suffix.size(2)),
+        prefix_(sides.prefix.const_data_ptr<T>()),
+        suffix_(sides.suffix.const_data_ptr<T>()),
+        threads_(threads_for(lookup_.blocks.size())) {
+    for (const Block& block : lookup_.blocks) most_ = std::max(most_, block.end - block.begin);
+    prefixes_.resize(threads_ * most_ * left_ * rank_);
+  }
 
-std::int64_t largest_block(const Lookup& lookup) {
-  std::int64_t rows = 0;
-  for (const Block& block : lookup.blocks) rows = std::max(rows, block.end - block.begin);
-  return rows;
+  /// Every token's row to y [tokens, N * N'].
+  void rows(T* y) {
+    const Members tokens = members_of(lookup_.row_of, lookup_.rows);
+    const std::int64_t columns = left_ * right_;
+    std::vector<T> workspace(threads_ * most_ * columns);
+    for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
+      const SerialBlas serial;
+      const Block& block = lookup_.blocks[b];
+      const T* prefixes = gather(thread, block);
+      T* row = workspace.data() + thread * most_ * columns;
+      gemm((block.end - block.begin) * left_, right_, rank_, T{1}, {prefixes, rank_}, suffix_of(block), T{0},
+           row, right_);
+      for (std::int64_t r = block.begin; r < block.end; ++r, row += columns)
+        for (std::int64_t i = tokens.starts[r]; i < tokens.starts[r + 1]; ++i)
+          std::copy_n(row, columns, y + tokens.entries[i] * columns);
+    });
+  }
+
+  /// From the gradient of the distinct rows: that of each row's prefix [rows, N, r], and of each block's
+  /// suffix [blocks, r, N'].
+  void gradients(const T* of_rows, T* of_prefixes, T* of_suffixes) {
+    for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
+      const SerialBlas serial;
+      const Block& block = lookup_.blocks[b];
+      const std::int64_t count = (block.end - block.begin) * left_;
+      const MatrixView<T> gradient{of_rows + block.begin * left_ * right_, right_};
+      MatrixView<T> suffix = suffix_of(block), prefixes{gather(thread, block), rank_};
+      suffix.transposed = prefixes.transposed = true;
+      gemm(count, rank_, right_, T{1}, gradient, suffix, T{0}, of_prefixes + block.begin * left_ * rank_,
+           rank_);
+      gemm(rank_, right_, count, T{1}, prefixes, gradient, T{0}, of_suffixes + b * rank_ * right_, right_);
+    });
+  }
+
+ private:
+  MatrixView<T> suffix_of(const Block& block) const {
+    return {suffix_ + block.suffix * rank_ * right_, right_};
+  }
+
+  // Prefixes of the block's rows, one below the other: [rows * N, r].
+  const T* gather(std::int64_t thread, const Block& block) {
+    const std::int64_t size = left_ * rank_;
+    T* const first = prefixes_.data() + thread * most_ * size;
+    T* to = first;
+    for (std::int64_t row = block.begin; row < block.end; ++row, to += size)
+      std::copy_n(prefix_ + lookup_.prefix.place[row] * size, size, to);
+    return first;
+  }
+
+  const Lookup& lookup_;
+  std::int64_t left_, rank_, right_;
+  const T *prefix_, *suffix_;
+  std::int64_t threads_, most_ = 0;
+  std::vector<T> prefixes_;  // one part a thread
+};
+
+bool switched_off(TensorList scales) {
+  return std::any_of(scales.begin(), scales.end(), [](const Tensor& scale) { return scale.numel() == 0; });
 }
 
 }  // namespace
 
 Tensor forward(const Tensor& indices, TensorList cores, TensorList scales) {
+  auto y = forward_meta(indices, cores);
+  if (switched_off(scales)) return y.zero_();
   const Sides sides(indices, cores, scales);
-  const Lookup& lookup = sides.lookup;
-  const std::int64_t left = sides.prefix.size(1), rank = sides.prefix.size(2), right = sides.suffix.size(2);
-  auto sizes = indices.sizes().vec();
-  sizes.push_back(left * right);
-  auto y = sides.prefix.new_empty(sizes);
-
-  const Members tokens = members_of(lookup.row_of, lookup.rows);
-  const std::size_t bytes = left * right * y.element_size();
-  auto* to = static_cast<char*>(y.mutable_data_ptr());
-  const std::int64_t most = largest_block(lookup);
-  run_ranges(lookup.blocks.size(), true, [&](std::int64_t begin, std::int64_t end) {
-    const auto prefixes = y.new_empty({most * left, rank}), rows = y.new_empty({most * left, right});
-    for (std::int64_t b = begin; b < end; ++b) {
-      const Block& block = lookup.blocks[b];
-      auto product = rows.narrow(0, 0, (block.end - block.begin) * left);
-      at::mm_out(product, gather_prefixes(sides, block, prefixes), sides.suffix[block.suffix]);
-      const auto* from = static_cast<const char*>(product.const_data_ptr());
-      for (std::int64_t row = block.begin; row < block.end; ++row, from += bytes)
-        for (std::int64_t i = tokens.starts[row]; i < tokens.starts[row + 1]; ++i)
-          std::memcpy(to + tokens.entries[i] * bytes, from, bytes);
-    }
-  });
+  AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "ttm_embedding",
+                             [&] { Blocks<scalar_t>(sides).rows(y.mutable_data_ptr<scalar_t>()); });
   return y;
 }
 
 std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList cores, TensorList scales,
                              std::array<bool, 2> needed) {
+  if (switched_off(scales)) {
+    Tensors zeros = backward_meta(dy, indices, cores, scales, needed);
+    for (Tensor& zero : zeros) zero.zero_();
+    return zeros;
+  }
   const Sides sides(indices, cores, scales);
   const Lookup& lookup = sides.lookup;
   const std::int64_t left = sides.prefix.size(1), rank = sides.prefix.size(2), right = sides.suffix.size(2);
-  const std::int64_t blocks = lookup.blocks.size(), most = largest_block(lookup);
-
-  const auto of_rows = sum_members(dy.contiguous().view({indices.numel(), left, right}),
+  const std::int64_t blocks = lookup.blocks.size();
+  const auto of_rows = sum_members(dy.contiguous().view({indices.numel(), left * right}),
                                    members_of(lookup.row_of, lookup.rows));
-  const auto prefix_of_rows = of_rows.new_empty({lookup.rows, left, rank});
-  const auto suffix_of_blocks = of_rows.new_empty({blocks, rank, right});
-  Integers suffix_of_block(blocks);
-  run_ranges(blocks, true, [&](std::int64_t begin, std::int64_t end) {
-    const auto prefixes = of_rows.new_empty({most * left, rank});
-    for (std::int64_t b = begin; b < end; ++b) {
-      const Block& block = lookup.blocks[b];
-      const std::int64_t rows = block.end - block.begin;
-      suffix_of_block[b] = block.suffix;
-      const auto gradient = of_rows.narrow(0, block.begin, rows).view({rows * left, right});
-      auto of_prefixes = prefix_of_rows.narrow(0, block.begin, rows).view({rows * left, rank});
-      at::mm_out(of_prefixes, gradient, sides.suffix[block.suffix].t());
-      auto of_suffix = suffix_of_blocks[b];
-      at::mm_out(of_suffix, gather_prefixes(sides, block, prefixes).t(), gradient);
-    }
+  const auto of_prefixes = of_rows.new_empty({lookup.rows, left, rank});
+  const auto of_suffixes = of_rows.new_empty({blocks, rank, right});
+  AT_DISPATCH_FLOATING_TYPES(of_rows.scalar_type(), "ttm_embedding_backward", [&] {
+    Blocks<scalar_t>(sides).gradients(of_rows.const_data_ptr<scalar_t>(),
+                                      of_prefixes.mutable_data_ptr<scalar_t>(),
+                                      of_suffixes.mutable_data_ptr<scalar_t>());
   });
-  const auto of_prefix = sum_members(prefix_of_rows, members_of(lookup.prefix.place, sides.prefix.size(0)));
-  const auto of_suffix = sum_members(suffix_of_blocks, members_of(suffix_of_block, sides.suffix.size(0)));
+  Integers suffix_of_block;
+  for (const Block& block : lookup.blocks) suffix_of_block.push_back(block.suffix);
+  Tensors core_gradients =
+      sides.core_gradients(sum_members(of_prefixes, members_of(lookup.prefix.place, sides.prefix.size(0))),
+                           sum_members(of_suffixes, members_of(suffix_of_block, sides.suffix.size(0))));
 
-  Tensors core_gradients = sides.core_gradients(of_prefix, of_suffix), scale_gradients;
+  Tensors scale_gradients;
   for (std::size_t k = 0; k < scales.size(); ++k) {
     if (needed[1]) scale_gradients.push_back((core_gradients[k] * cores[k]).sum(torch::IntArrayRef{0, 1, 2}));
     core_gradients[k] = core_gradients[k] * scales[k];
