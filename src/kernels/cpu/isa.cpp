@@ -9,7 +9,6 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
-#include <utility>
 
 namespace comera::kernels {
 namespace {
@@ -34,33 +33,24 @@ std::vector<std::int64_t> available_targets() {
   return targets;
 }
 
-std::string choose() {
-  const char* wanted = std::getenv("COMERA_ISA");
-  for (const std::int64_t target : available_targets()) {
-    if (wanted && *wanted && isa_name(target) != wanted) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    return isa_name(target);
-  }
-  fail("COMERA_ISA is '{}'; this machine can run {}", wanted, fmt::join(available_isas(), ", "));
-}
-
 }  // namespace
 
 std::vector<std::string> available_isas() {
-  // Asked before choose() narrows what Highway reports.
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> result;
-    for (const std::int64_t target : available_targets()) result.push_back(isa_name(target));
-    return result;
-  }();
+  std::vector<std::string> names;
+  for (const std::int64_t target : available_targets()) names.push_back(isa_name(target));
   return names;
 }
 
 const std::string& isa() {
   static const std::string chosen = [] {
-    available_isas();
-    return choose();
+    const char* wanted = std::getenv("COMERA_ISA");
+    for (const std::int64_t target : available_targets()) {
+      const std::string name = isa_name(target);
+      if (wanted && *wanted && name != wanted) continue;
+      hwy::GetChosenTarget().Update(target);
+      return name;
+    }
+    fail("COMERA_ISA is '{}'; this machine can run {}", wanted, fmt::join(available_isas(), ", "));
   }();
   return chosen;
 }

@@ -1,19 +1,11 @@
-// Attention as ordinary tensor operations: the reference, and what devices without a kernel run.
+// Attention as ordinary tensor operations: the reference, and what runs where there are no kernels.
 #pragma once
 
-#include <comera/ops/attention.h>
-
-#include <tuple>
+#include "attention/options.h"
 
 namespace comera::ops {
 
-/// The result and the log-sums [batch, heads, positions] (0 for padding). keep: the mask with positions *
-/// heads positions and `positions` features, or undefined for none; scale: what kept probabilities are
-/// multiplied with.
-std::tuple<torch::Tensor, torch::Tensor> composed_attention(const torch::Tensor& q, const torch::Tensor& k,
-                                                            const torch::Tensor& v, std::int64_t heads,
-                                                            const std::optional<torch::Tensor>& lengths,
-                                                            bool causal, const torch::Tensor& keep,
-                                                            double scale);
+torch::Tensor composed_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                                 const AttentionOptions& options);
 
 }  // namespace comera::ops

@@ -1,11 +1,12 @@
 #include "attention/fused.h"
 
 #include "blas.h"
-#include "parallel.h"
+#include "tasks.h"
 
 #include <comera/kernels/attention.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 namespace comera::ops {
@@ -13,68 +14,63 @@ namespace {
 
 using torch::Tensor;
 
-/// Scores held at once by a thread: enough rows that the products run well, few enough to stay in cache.
-constexpr std::int64_t kBlockScores = 128 * 1024, kMaximumRows = 128, kMinimumRows = 16;
+/// Scores that a thread holds at once: enough rows that the products run well, few enough to stay in cache.
+constexpr std::int64_t kBlockScores = 128 * 1024, kMostRows = 128, kFewestRows = 16;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::int64_t block_rows(std::int64_t positions) {
-  const std::int64_t fitting =
-      kBlockScores / std::max<std::int64_t>(1, positions) / kMinimumRows * kMinimumRows;
-  return std::clamp(fitting, kMinimumRows, kMaximumRows);
-}
+struct Sizes {
+  std::int64_t batch, positions, heads, d;
+  std::int64_t rows;    ///< queries a block
+  std::int64_t blocks;  ///< blocks a (sample, head)
+  std::int64_t scores;  ///< entries for the scores of any block
 
-/// One head of a [batch, positions, heads * d] tensor: rows `stride` entries apart.
+  Sizes(const Tensor& q, std::int64_t heads)
+      : batch(q.size(0)), positions(q.size(1)), heads(heads), d(q.size(2) / heads) {
+    rows = std::clamp(kBlockScores / positions / kFewestRows * kFewestRows, kFewestRows, kMostRows);
+    blocks = (positions + rows - 1) / rows;
+    scores = rows * round_up(positions, kernels::kMaskLanes);
+  }
+};
+
+/// One head of one sample of a [batch, positions, heads * d] tensor: rows of d entries, `stride` apart.
 template <class T>
 struct HeadRows {
   T* data;
   std::int64_t stride;
 
+  HeadRows(T* all, const Tensor& x, std::int64_t sample, std::int64_t head, std::int64_t d)
+      // A lone position may have any stride, which the BLAS would refuse.
+      : data(all + sample * x.stride(0) + head * d), stride(x.size(1) == 1 ? x.size(2) : x.stride(1)) {}
+
   T* row(std::int64_t position) const { return data + position * stride; }
+  MatrixView<std::remove_const_t<T>> matrix(std::int64_t first = 0) const { return {row(first), stride}; }
+  MatrixView<std::remove_const_t<T>> transposed() const { return {data, stride, true}; }
+  void zero(std::int64_t first, std::int64_t last, std::int64_t d) const {
+    for (std::int64_t t = first; t < last; ++t) std::fill_n(row(t), d, T(0));
+  }
 };
-
-// A lone position may have any stride, which the BLAS would refuse.
-std::int64_t row_stride(const Tensor& x) { return x.size(1) == 1 ? x.size(2) : x.stride(1); }
-
-template <class T>
-HeadRows<const T> head_of(const Tensor& x, std::int64_t sample, std::int64_t head, std::int64_t d) {
-  return {x.const_data_ptr<T>() + sample * x.stride(0) + head * d, row_stride(x)};
-}
-
-template <class T>
-HeadRows<T> writable_head_of(const Tensor& x, std::int64_t sample, std::int64_t head, std::int64_t d) {
-  return {x.mutable_data_ptr<T>() + sample * x.stride(0) + head * d, row_stride(x)};
-}
-
-template <class T>
-void zero_rows(HeadRows<T> rows, std::int64_t first, std::int64_t last, std::int64_t d) {
-  for (std::int64_t t = first; t < last; ++t) std::fill_n(rows.row(t), d, T(0));
-}
 
 /// Features side by side and rows apart, as the products need them; slices of a wider tensor are taken as
 /// they are.
-Tensor with_adjacent_features(const Tensor& x) {
-  return x.stride(2) == 1 && x.stride(1) >= x.size(2) ? x : x.contiguous();
+Tensor as_rows(const Tensor& x) { return x.stride(2) == 1 && x.stride(1) >= x.size(2) ? x : x.contiguous(); }
+
+/// Options whose tensors can be read one entry after the other.
+AttentionOptions contiguous(AttentionOptions options) {
+  if (options.lengths) options.lengths = options.lengths->contiguous();
+  if (options.mask.p > 0) options.mask.sample_ids = options.mask.sample_ids.contiguous();
+  return options;
 }
 
-struct Shape {
-  std::int64_t batch, positions, heads, d, rows, blocks, scores;
+std::int64_t length_of(const AttentionOptions& options, std::int64_t sample, std::int64_t positions) {
+  return options.lengths ? options.lengths->const_data_ptr<std::int64_t>()[sample] : positions;
+}
 
-  Shape(const Tensor& q, const AttentionOptions& options)
-      : batch(q.size(0)),
-        positions(q.size(1)),
-        heads(options.heads),
-        d(q.size(2) / options.heads),
-        rows(block_rows(q.size(1))),
-        blocks((q.size(1) + rows - 1) / rows),
-        scores(std::min(rows, q.size(1)) * round_up(q.size(1), kernels::kMaskLanes)) {}
-};
-
-/// The block of queries [first, last) of one (sample, head).
+/// The scores of the queries [first, last) of one (sample, head).
 kernels::AttentionBlock score_block(const AttentionOptions& options, std::int64_t sample, std::int64_t head,
-                                    std::int64_t first, std::int64_t last, std::int64_t length) {
+                                    std::int64_t length, std::int64_t first, std::int64_t last) {
   kernels::AttentionBlock block;
   block.rows = last - first;
   block.width = options.causal ? last : length;
@@ -83,48 +79,53 @@ kernels::AttentionBlock score_block(const AttentionOptions& options, std::int64_
   block.causal = options.causal;
   block.heads = options.heads;
   block.head = head;
-  block.rule = options.rule;
-  if (!options.rule.keeps_all())
-    block.sample = static_cast<std::uint64_t>(options.sample_ids.const_data_ptr<std::int64_t>()[sample]);
+  block.rule = kernels::keep_rule(options.mask.p, options.mask.key);
+  if (options.mask.p > 0)
+    block.sample = static_cast<std::uint64_t>(options.mask.sample_ids.const_data_ptr<std::int64_t>()[sample]);
   return block;
 }
 
-std::int64_t length_of(const AttentionOptions& options, std::int64_t sample, std::int64_t positions) {
-  return options.lengths ? options.lengths->const_data_ptr<std::int64_t>()[sample] : positions;
+/// task(i, workspace of `entries`) for every i. A thread takes the next task when it is free, so that samples
+/// of unequal length leave none waiting; tasks own what they write, so it does not matter who runs one.
+template <class T, class Task>
+void run_with_workspace(std::int64_t count, std::int64_t entries, const Tensor& like, const Task& task) {
+  std::atomic<std::int64_t> next = 0;
+  run_ranges(std::min<std::int64_t>(count, at::get_num_threads()), true, [&](std::int64_t, std::int64_t) {
+    const Tensor workspace = at::empty({entries}, like.options());
+    for (std::int64_t i = next++; i < count; i = next++) task(i, workspace.mutable_data_ptr<T>());
+  });
 }
 
 template <class T>
 void forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
              const Tensor& result, const Tensor& log_sums) {
-  const Shape shape(q, options);
+  const Sizes sizes(q, options.heads);
   const kernels::AttentionKernels<T>& kernel = kernels::attention_kernels<T>();
-  const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(shape.d)));
-  const std::int64_t tasks = shape.batch * shape.heads * shape.blocks;
-  const Tensor workspace = torch::empty({threads_for(tasks), shape.scores + shape.rows}, q.options());
-  for_each_task(tasks, [&](std::int64_t thread, std::int64_t task) {
-    const SerialBlas serial;
-    const std::int64_t sample = task / shape.blocks / shape.heads, head = task / shape.blocks % shape.heads;
-    const std::int64_t length = length_of(options, sample, shape.positions);
-    const std::int64_t begin = task % shape.blocks * shape.rows,
-                       end = std::min(begin + shape.rows, shape.positions);
+  const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.d)));
+  const std::int64_t tasks = sizes.batch * sizes.heads * sizes.blocks;
+  run_with_workspace<T>(tasks, sizes.scores + sizes.rows, q, [&](std::int64_t task, T* workspace) {
+    const std::int64_t head = task / sizes.blocks % sizes.heads, sample = task / sizes.blocks / sizes.heads;
+    const std::int64_t length = length_of(options, sample, sizes.positions);
+    const std::int64_t begin = task % sizes.blocks * sizes.rows,
+                       end = std::min(begin + sizes.rows, sizes.positions);
     const std::int64_t first = std::min(begin, length), last = std::min(end, length);
-    T* sums = log_sums.mutable_data_ptr<T>() + (sample * shape.heads + head) * shape.positions;
-    const HeadRows<T> out = writable_head_of<T>(result, sample, head, shape.d);
-    zero_rows(out, std::max(begin, last), end, shape.d);
+    const HeadRows out(result.mutable_data_ptr<T>(), result, sample, head, sizes.d);
+    T* sums = log_sums.mutable_data_ptr<T>() + (sample * sizes.heads + head) * sizes.positions;
+    out.zero(std::max(begin, last), end, sizes.d);
     std::fill(sums + std::max(begin, last), sums + end, T(0));
     if (first == last) return;
 
-    const kernels::AttentionBlock block = score_block(options, sample, head, first, last, length);
-    T* scores = workspace.mutable_data_ptr<T>() + thread * workspace.size(1);
-    T* factors = scores + shape.scores;
-    const auto queries = head_of<T>(q, sample, head, shape.d), keys = head_of<T>(k, sample, head, shape.d),
-               values = head_of<T>(v, sample, head, shape.d);
-    gemm(block.rows, block.width, shape.d, scale, {queries.row(first), queries.stride},
-         {keys.data, keys.stride, true}, T(0), scores, block.stride);
+    const auto of = [&](const Tensor& x) {
+      return HeadRows(x.const_data_ptr<T>(), x, sample, head, sizes.d);
+    };
+    const auto block = score_block(options, sample, head, length, first, last);
+    T *scores = workspace, *factors = workspace + sizes.scores;
+    gemm(block.rows, block.width, sizes.d, scale, of(q).matrix(first), of(k).transposed(), T(0), scores,
+         block.stride);
     kernel.softmax_dropout(block, scores, sums + first, factors);
-    gemm(block.rows, shape.d, block.width, T(1), {scores, block.stride}, {values.data, values.stride}, T(0),
-         out.row(first), out.stride);
-    kernel.scale_rows(block.rows, shape.d, factors, out.row(first), out.stride);
+    gemm(block.rows, sizes.d, block.width, T(1), {scores, block.stride}, of(v).matrix(), T(0), out.row(first),
+         out.stride);
+    kernel.scale_rows(block.rows, sizes.d, factors, out.row(first), out.stride);
   });
 }
 
@@ -132,65 +133,56 @@ template <class T>
 void backward(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& result,
               const Tensor& log_sums, const AttentionOptions& options, const Tensor& q_gradient,
               const Tensor& k_gradient, const Tensor& v_gradient) {
-  const Shape shape(q, options);
+  const Sizes sizes(q, options.heads);
   const kernels::AttentionKernels<T>& kernel = kernels::attention_kernels<T>();
-  const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(shape.d)));
-  const std::int64_t tasks = shape.batch * shape.heads;
-  const Tensor workspace = torch::empty({threads_for(tasks), 2 * shape.scores + shape.rows}, q.options());
-  for_each_task(tasks, [&](std::int64_t thread, std::int64_t task) {
-    const SerialBlas serial;
-    const std::int64_t sample = task / shape.heads, head = task % shape.heads;
-    const std::int64_t length = length_of(options, sample, shape.positions);
-    const auto of = [&](const Tensor& x) { return head_of<T>(x, sample, head, shape.d); };
-    const auto queries = of(q), keys = of(k), values = of(v), out = of(result), out_gradient = of(gradient);
-    const auto into = [&](const Tensor& x) { return writable_head_of<T>(x, sample, head, shape.d); };
+  const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.d)));
+  const std::int64_t tasks = sizes.batch * sizes.heads, entries = 2 * sizes.scores + sizes.rows;
+  run_with_workspace<T>(tasks, entries, q, [&](std::int64_t task, T* workspace) {
+    const std::int64_t head = task % sizes.heads, sample = task / sizes.heads;
+    const std::int64_t length = length_of(options, sample, sizes.positions);
+    const T* sums = log_sums.const_data_ptr<T>() + task * sizes.positions;
+    const auto of = [&](const Tensor& x) {
+      return HeadRows(x.const_data_ptr<T>(), x, sample, head, sizes.d);
+    };
+    const auto into = [&](const Tensor& x) {
+      return HeadRows(x.mutable_data_ptr<T>(), x, sample, head, sizes.d);
+    };
+    const auto queries = of(q), keys = of(k), values = of(v), out = of(result), d_out = of(gradient);
     const auto dq = into(q_gradient), dk = into(k_gradient), dv = into(v_gradient);
-    for (const auto& rows : {dq, dk, dv}) zero_rows(rows, length, shape.positions, shape.d);
-    const T* sums = log_sums.const_data_ptr<T>() + task * shape.positions;
-    T* scores = workspace.mutable_data_ptr<T>() + thread * workspace.size(1);
-    T* gradients = scores + shape.scores;
-    T* dots = gradients + shape.scores;
+    for (const auto& rows : {dq, dk, dv}) rows.zero(length, sizes.positions, sizes.d);
 
-    // Last block first: it sees every key, so that it overwrites what the others add to.
+    T *scores = workspace, *d_scores = scores + sizes.scores, *dots = d_scores + sizes.scores;
+    // The last block goes first: it sees every key, so it overwrites what the others then add to.
     T beta = 0;
-    for (std::int64_t first = (length - 1) / shape.rows * shape.rows; length > 0 && first >= 0;
-         first -= shape.rows, beta = 1) {
-      const std::int64_t last = std::min(first + shape.rows, length);
-      const kernels::AttentionBlock block = score_block(options, sample, head, first, last, length);
-      kernel.row_dots(block.rows, shape.d, out.row(first), out.stride, out_gradient.row(first),
-                      out_gradient.stride, dots);
-      gemm(block.rows, block.width, shape.d, scale, {queries.row(first), queries.stride},
-           {keys.data, keys.stride, true}, T(0), scores, block.stride);
-      gemm(block.rows, block.width, shape.d, T(1), {out_gradient.row(first), out_gradient.stride},
-           {values.data, values.stride, true}, T(0), gradients, block.stride);
-      kernel.softmax_dropout_backward(block, scores, gradients, sums + first, dots);
-      gemm(block.width, shape.d, block.rows, T(1), {scores, block.stride, true},
-           {out_gradient.row(first), out_gradient.stride}, beta, dv.data, dv.stride);
-      gemm(block.rows, shape.d, block.width, scale, {gradients, block.stride}, {keys.data, keys.stride}, T(0),
-           dq.row(first), dq.stride);
-      gemm(block.width, shape.d, block.rows, scale, {gradients, block.stride, true},
-           {queries.row(first), queries.stride}, beta, dk.data, dk.stride);
+    for (std::int64_t last = length, first; last > 0; last = first, beta = 1) {
+      first = (last - 1) / sizes.rows * sizes.rows;
+      const auto block = score_block(options, sample, head, length, first, last);
+      const MatrixView<T> p_transposed{scores, block.stride, true};
+      const MatrixView<T> ds{d_scores, block.stride}, ds_transposed{d_scores, block.stride, true};
+      kernel.row_dots(block.rows, sizes.d, out.row(first), out.stride, d_out.row(first), d_out.stride, dots);
+      gemm(block.rows, block.width, sizes.d, scale, queries.matrix(first), keys.transposed(), T(0), scores,
+           block.stride);
+      gemm(block.rows, block.width, sizes.d, T(1), d_out.matrix(first), values.transposed(), T(0), d_scores,
+           block.stride);
+      kernel.softmax_dropout_backward(block, scores, d_scores, sums + first, dots);
+      gemm(block.width, sizes.d, block.rows, T(1), p_transposed, d_out.matrix(first), beta, dv.data,
+           dv.stride);
+      gemm(block.width, sizes.d, block.rows, scale, ds_transposed, queries.matrix(first), beta, dk.data,
+           dk.stride);
+      gemm(block.rows, sizes.d, block.width, scale, ds, keys.matrix(), T(0), dq.row(first), dq.stride);
     }
   });
-}
-
-AttentionOptions contiguous(AttentionOptions options) {
-  if (options.lengths) options.lengths = options.lengths->contiguous();
-  if (options.sample_ids.defined()) options.sample_ids = options.sample_ids.contiguous();
-  return options;
 }
 
 }  // namespace
 
 std::tuple<Tensor, Tensor> fused_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                            const AttentionOptions& options) {
-  const Tensor result = torch::empty(q.sizes(), q.options());
-  const Tensor log_sums = torch::empty({q.size(0), options.heads, q.size(1)}, q.options());
+  const Tensor result = at::empty(q.sizes(), q.options());
+  const Tensor log_sums = at::empty({q.size(0), options.heads, q.size(1)}, q.options());
   if (result.numel() == 0) return {result, log_sums};
-  const Tensor queries = with_adjacent_features(q), keys = with_adjacent_features(k),
-               values = with_adjacent_features(v);
   const auto run = q.scalar_type() == torch::kFloat32 ? forward<float> : forward<double>;
-  run(queries, keys, values, contiguous(options), result, log_sums);
+  run(as_rows(q), as_rows(k), as_rows(v), contiguous(options), result, log_sums);
   return {result, log_sums};
 }
 
@@ -198,12 +190,12 @@ std::tuple<Tensor, Tensor, Tensor> fused_attention_backward(const Tensor& gradie
                                                             const Tensor& k, const Tensor& v,
                                                             const Tensor& result, const Tensor& log_sums,
                                                             const AttentionOptions& options) {
-  const Tensor dq = torch::empty(q.sizes(), q.options()), dk = torch::empty_like(dq),
-               dv = torch::empty_like(dq);
+  const auto new_like_q = [&] { return at::empty(q.sizes(), q.options()); };
+  const Tensor dq = new_like_q(), dk = new_like_q(), dv = new_like_q();
   if (dq.numel() == 0) return {dq, dk, dv};
   const auto run = q.scalar_type() == torch::kFloat32 ? backward<float> : backward<double>;
-  run(with_adjacent_features(gradient), with_adjacent_features(q), with_adjacent_features(k),
-      with_adjacent_features(v), result, log_sums, contiguous(options), dq, dk, dv);
+  run(as_rows(gradient), as_rows(q), as_rows(k), as_rows(v), result, log_sums, contiguous(options), dq, dk,
+      dv);
   return {dq, dk, dv};
 }
 

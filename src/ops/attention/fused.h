@@ -1,25 +1,13 @@
-// Attention on the CPU, block by block of queries.
+// Attention on the CPU, block by block of queries, fp32 and fp64.
 #pragma once
 
-#include <comera/kernels/dropout.h>
+#include "attention/options.h"
 
-#include <torch/torch.h>
-
-#include <optional>
 #include <tuple>
 
 namespace comera::ops {
 
-/// What both directions need to know besides q, k and v.
-struct AttentionOptions {
-  std::int64_t heads = 1;
-  std::optional<torch::Tensor> lengths;
-  bool causal = false;
-  kernels::KeepRule rule;
-  torch::Tensor sample_ids;  ///< read only when the rule drops
-};
-
-/// fp32 or fp64 -> the result and the log-sums [batch, heads, positions].
+/// The result and the log-sums [batch, heads, positions].
 std::tuple<torch::Tensor, torch::Tensor> fused_attention(const torch::Tensor& q, const torch::Tensor& k,
                                                          const torch::Tensor& v,
                                                          const AttentionOptions& options);
