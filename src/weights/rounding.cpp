@@ -48,9 +48,9 @@ std::vector<std::int64_t> first_indices(std::int64_t count) {
   return indices;
 }
 
-// The change at a bond whose left side is `side` [q, r], scales [r] and right factor `right` [r, q'], to
-// `rank` ranks. The new left side in the basis of the kept singular vectors, [min(rank, q, q'), r], goes to
-// `kept_side`.
+// The change at a bond whose left side is `side` [q, r], scales [r] and right factor `right` [r, q'], to the
+// new rank of `change`; ranks beyond min(q, q') are zero. The left side in the basis of the kept singular
+// vectors, [min(new rank, q, q'), r], goes to `kept_side`.
 BondChange truncate(const Tensor& side, const Tensor& scale, const Tensor& right, format::RankChange change,
                     Tensor& kept_side) {
   const auto [u, sigma, vh] = torch::linalg_svd(side.mul(scale).matmul(right), false);
@@ -187,6 +187,9 @@ std::vector<std::int64_t> ranks_for_tolerance(const TensorTrain& weight, double 
     if (discarded > allowed * allowed) break;
     ranks[rank.bond] = rank.index;
   }
+  // What the bond before and the mode cannot carry any more is zero by now.
+  for (std::int64_t k = 1; k < shape.bonds(); ++k)
+    ranks[k] = std::min(ranks[k], ranks[k - 1] * shape.mode(k));
   return ranks;
 }
 

@@ -122,6 +122,7 @@ TEST_P(Rounding, ToATolerance) {
     auto weight = random_weight(GetParam(), 5);
     const torch::Tensor before = materialize(weight).detach();
     const List ranks = weights::ranks_for_tolerance(weight, tolerance);
+    for (std::size_t k = 1; k < ranks.size(); ++k) EXPECT_LE(ranks[k], ranks[k - 1] * GetParam().mode(k));
     weights::apply(weight, weights::round_to_ranks(weight, "layer", ranks));
     EXPECT_LE(relative_error(materialize(weight), before), tolerance + 1e-12);
   }

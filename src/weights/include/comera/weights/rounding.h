@@ -20,8 +20,9 @@ std::vector<torch::Tensor> bond_singular_values(const TensorTrain& weight);
 
 /// Cuts to the given K - 1 ranks, each at most the present one, by truncated SVD. At a bond that is cut the
 /// singular values are split evenly into the neighbours and D becomes ones; other bonds stay as they are.
-/// Cores keep the proportions of their norms, because learning rates and l2 prices are per core. A rank of 0
-/// makes the weight dead. A zero weight is cut by selection.
+/// Cores keep the proportions of their norms, because learning rates and l2 prices are per core. Ranks beyond
+/// what the neighbouring ranks allow come out as zeros. A rank of 0 makes the weight dead. A zero weight is
+/// cut by selection.
 std::vector<BondChange> round_to_ranks(const TensorTrain& weight, const std::string& name,
                                        const std::vector<std::int64_t>& ranks);
 

@@ -11,8 +11,8 @@
 
 namespace comera::weights {
 
-/// Loading it gives the same bits as never having stopped. Names are unique and stable. Tensors may be views of
-/// live storage: write or copy them before the next step. Loading copies.
+/// Loading it gives the same bits as never having stopped. Names are unique and stable. Tensors may be views
+/// of live storage: write or copy them before the next step. Loading copies.
 struct SavedState {
   std::vector<std::pair<std::string, torch::Tensor>> tensors;
   Json values;
