@@ -8,7 +8,7 @@ DEMO ?= build/comera compare configs/demo.toml
 DEMO_ARGS ?=
 
 export PIP_EXTRA_INDEX PYTHON
-python := $(if $(PYTHON),$(shell command -v $(PYTHON)),$(CURDIR)/.venv/bin/python)
+python := $(if $(PYTHON),$(abspath $(shell command -v $(PYTHON))),$(CURDIR)/.venv/bin/python)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test configure build demo test install format check-format asan-test isa-test clean

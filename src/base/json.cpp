@@ -4,33 +4,77 @@
 #include <comera/base/text.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
 
 namespace comera {
 namespace {
+
+constexpr std::size_t kDeepest = 64;
 
 std::int64_t line_at(std::string_view text, std::size_t offset) {
   return 1 + std::count(text.begin(), text.begin() + std::min(offset, text.size()), '\n');
 }
 
-// The parser recurses, so depth is limited before it runs.
-std::size_t too_deep_at(std::string_view text, int limit) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > limit) return i;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
+// Builds the document from the parser's events. The library's own builder compares each key with all before
+// it in the object, for hours on a large one, and lets the last of equal keys win.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  Builder(std::string_view text, std::string_view source) : text_(text), source_(source) {}
+  Json root;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t& value) override { return add(std::move(value)); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& text) override {
+    check(open_.back().keys.insert(text).second, "{}: not valid JSON: the key {} stands twice in an object",
+          source_, Json(text).dump());
+    key_ = std::move(text);
+    return true;
   }
-  return std::string_view::npos;
-}
+  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
+    fail("{}:{}: not valid JSON near byte {}", source_, line_at(text_, position), position);
+  }
+
+ private:
+  struct Open {
+    Json* value;
+    std::set<std::string> keys;
+  };
+
+  Json* place(Json value) {
+    if (open_.empty()) return &(root = std::move(value));
+    if (open_.back().value->is_array()) return &open_.back().value->emplace_back(std::move(value));
+    auto& items = open_.back().value->get_ref<Json::object_t&>();
+    return &items.Json::object_t::Container::emplace_back(std::move(key_), std::move(value)).second;
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    check(open_.size() < kDeepest, "{}: JSON nested more than {} levels deep", source_, kDeepest);
+    open_.push_back({place(std::move(value)), {}});
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::string_view text_, source_;
+  std::vector<Open> open_;
+  std::string key_;
+};
 
 }  // namespace
 
@@ -40,15 +84,9 @@ Json parse_json(std::string_view text, std::string_view source) {
   // The library takes a zero byte for the end and would not see what follows.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
     fail("{}:{}: not valid JSON: a zero byte at byte {}", source, line_at(text, zero), zero);
-  if (const auto deep = too_deep_at(text, 64); deep != std::string_view::npos)
-    fail("{}:{}: JSON nested more than 64 levels deep", source, line_at(text, deep));
-  try {
-    return Json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    fail("{}:{}: not valid JSON near byte {}", source, line_at(text, error.byte), error.byte);
-  } catch (const nlohmann::json::exception& error) {
-    fail("{}: not valid JSON: {}", source, error.what());
-  }
+  Builder builder(text, source);
+  Json::sax_parse(text, &builder);
+  return std::move(builder.root);
 }
 
 Json read_json(const std::filesystem::path& path) { return parse_json(read_file(path), path.string()); }

@@ -12,7 +12,7 @@ namespace comera {
 using Json = nlohmann::ordered_json;
 
 /// Parses text from `source` (a path or a name for messages). Throws Error `source:line: what`.
-/// Nesting beyond 64 levels and invalid UTF-8 are refused.
+/// Nesting beyond 64 levels, invalid UTF-8 and a key given twice in one object are refused.
 Json parse_json(std::string_view text, std::string_view source);
 Json read_json(const std::filesystem::path& path);
 
