@@ -1,7 +1,8 @@
-// One training step of a recipe's model on random tokens, run when told to: reads lines from stdin, answers each with one
-// line of JSON. bench/step.py drives it beside PyTorch, a step of each in turn.
+// One training step of a recipe's model on random tokens, run when told to: reads lines from stdin, answers
+// each with one line of JSON. bench/step.py drives it beside PyTorch, a step of each in turn.
 //   bench_step RECIPE THREADS BATCH LENGTH [RANK_SHARE]
-//   step -> {"seconds", "loss", "peak_bytes"}     info -> {"parameters", "state_bytes", "expected_state_bytes"}
+//   step -> {"seconds", "loss", "peak_bytes"}     info -> {"parameters", "state_bytes",
+//   "expected_state_bytes"}
 #include <comera/base/error.h>
 #include <comera/base/json.h>
 #include <comera/nn/factor_scope.h>
@@ -31,14 +32,16 @@ struct Step {
   torch::Tensor labels;
   nn::Context context;
 
-  Step(const train::Recipe& from, std::int64_t batch, std::int64_t length) : recipe(from), batch(batch), length(length) {
+  Step(const train::Recipe& from, std::int64_t batch, std::int64_t length)
+      : recipe(from), batch(batch), length(length) {
     const std::int64_t classes = 3;
     model = std::make_shared<nn::Model>(train::model_options(recipe, recipe.data.vocabulary_size, classes),
                                         train::layer_rules(recipe), recipe.train.seed);
     std::vector<optim::Parameter> parameters;
     for (const auto& p : model->named_parameters()) parameters.push_back({p.key(), p.value(), "all"});
-    optimiser = std::make_unique<optim::AdamW>(std::move(parameters), std::vector<optim::Group>{{"all", 1e-4, 0}},
-                                               optim::AdamWOptions{.clip_norm = recipe.train.clip});
+    optimiser =
+        std::make_unique<optim::AdamW>(std::move(parameters), std::vector<optim::Group>{{"all", 1e-4, 0}},
+                                       optim::AdamWOptions{.clip_norm = recipe.train.clip});
     torch::manual_seed(1);
     input.tokens = torch::randint(0, recipe.data.vocabulary_size, {batch, length});
     input.segments = torch::zeros({batch, length}, torch::kInt64);
@@ -75,7 +78,8 @@ struct Step {
     factors.pull_back();
     optimiser->step();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return {{"seconds", seconds}, {"loss", loss.item<double>()}, {"peak_bytes", train::peak_allocated_bytes()}};
+    return {
+        {"seconds", seconds}, {"loss", loss.item<double>()}, {"peak_bytes", train::peak_allocated_bytes()}};
   }
 
   Json info() const {
@@ -94,7 +98,8 @@ int main(int argc, char** argv) try {
   torch::set_num_threads(std::stoi(argv[2]));
   Step step(train::read_recipe(argv[1]), std::stoll(argv[3]), std::stoll(argv[4]));
   if (argc == 6) step.cut(std::stod(argv[5]));
-  for (std::string line; std::getline(std::cin, line);) std::cout << (line == "info" ? step.info() : step.run()) << std::endl;
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << (line == "info" ? step.info() : step.run()) << std::endl;
   return 0;
 } catch (const std::exception& error) {
   std::cerr << "bench_step: " << error.what() << std::endl;

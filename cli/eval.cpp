@@ -1,3 +1,5 @@
+#include "command.h"
+
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/text.h>
@@ -6,8 +8,6 @@
 #include <comera/train/task.h>
 
 #include <memory>
-
-#include "command.h"
 
 namespace comera::cli {
 namespace {
@@ -33,7 +33,8 @@ int run(const Options& options) {
   evaluate.batch_size = options.batch_size;
   evaluate.max_length = saved.recipe.data.max_length;
   const train::Evaluation result = train::evaluate(*saved.model, *task.held_out, evaluate);
-  const std::string source = options.files.empty() ? "held-out data of the recipe" : fmt::format("{}", fmt::join(options.files, ", "));
+  const std::string source = options.files.empty() ? "held-out data of the recipe"
+                                                   : fmt::format("{}", fmt::join(options.files, ", "));
   if (options.json) {
     Json json = result.to_json();
     json["source"] = source;
@@ -42,9 +43,11 @@ int run(const Options& options) {
     print_json(json);
     return 0;
   }
-  say(false, fmt::format("{}: {} predictions, hash {}", source, result.samples, hex(task.held_out->content_hash())));
+  say(false,
+      fmt::format("{}: {} predictions, hash {}", source, result.samples, hex(task.held_out->content_hash())));
   for (const train::Metric& metric : result.metrics)
-    say(false, fmt::format("  {:<11} {:>9.4f}   baseline {:>9.4f}", metric.name, metric.value, metric.baseline));
+    say(false,
+        fmt::format("  {:<11} {:>9.4f}   baseline {:>9.4f}", metric.name, metric.value, metric.baseline));
   return 0;
 }
 
@@ -53,8 +56,10 @@ int run(const Options& options) {
 void add_eval(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("eval", "Measure a checkpoint on held-out data");
-  command->add_option("checkpoint", options->checkpoint, "checkpoint, for example runs/demo/best.ckpt")->required();
-  command->add_option("files", options->files, "data files in the recipe's layout; default: its data.validation");
+  command->add_option("checkpoint", options->checkpoint, "checkpoint, for example runs/demo/best.ckpt")
+      ->required();
+  command->add_option("files", options->files,
+                      "data files in the recipe's layout; default: its data.validation");
   command->add_option("--batch-size", options->batch_size, "samples at a time; does not change the result")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

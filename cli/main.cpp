@@ -1,3 +1,5 @@
+#include "command.h"
+
 #include <comera/base/error.h>
 #include <comera/base/machine.h>
 #include <comera/train/memory.h>
@@ -8,8 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-
-#include "command.h"
 
 namespace comera::cli {
 
@@ -32,7 +32,9 @@ std::uint64_t idle_bytes() { return idle; }
 void set_threads(std::int64_t wanted) {
   const char* from_environment = std::getenv("OMP_NUM_THREADS");
   const std::int64_t environment = from_environment ? std::strtoll(from_environment, nullptr, 10) : 0;
-  torch::set_num_threads(static_cast<int>(wanted > 0 ? wanted : environment > 0 ? environment : available_cores()));
+  torch::set_num_threads(static_cast<int>(wanted > 0        ? wanted
+                                          : environment > 0 ? environment
+                                                            : available_cores()));
 }
 
 void say(bool json, const std::string& line) {
@@ -50,7 +52,8 @@ std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe
 int main(int argc, char** argv) {
   using namespace comera;
   using namespace comera::cli;
-  CLI::App app("comera " COMERA_VERSION ": trains neural networks with their weights held as tensor-train cores.");
+  CLI::App app("comera " COMERA_VERSION
+               ": trains neural networks with their weights held as tensor-train cores.");
   app.require_subcommand(1);
   app.set_version_flag("--version", COMERA_VERSION);
   app.footer("`comera COMMAND --help` shows the options of a command with their defaults.");

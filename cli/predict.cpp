@@ -1,3 +1,5 @@
+#include "command.h"
+
 #include <comera/base/error.h>
 #include <comera/base/text.h>
 #include <comera/data/prepare.h>
@@ -9,8 +11,6 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-
-#include "command.h"
 
 namespace comera::cli {
 namespace {
@@ -29,14 +29,17 @@ struct Line {
 // One line of input, for a pair two texts with a tab between them.
 data::EncodedExample encode(const train::SavedModel& saved, const Line& line, const std::string& source) {
   const std::int64_t length = saved.recipe.data.max_length;
-  if (const auto bad = invalid_utf8(line.text)) fail("{}:{}: invalid UTF-8 at byte {}", source, line.number, *bad);
+  if (const auto bad = invalid_utf8(line.text))
+    fail("{}:{}: invalid UTF-8 at byte {}", source, line.number, *bad);
   const auto tab = line.text.find('\t');
   if (tab == std::string::npos) return data::encode_text(*saved.tokenizer, line.text, length);
-  check(saved.recipe.model.segments > 1, "{}:{}: has a tab, but the model reads single texts", source, line.number);
+  check(saved.recipe.model.segments > 1, "{}:{}: has a tab, but the model reads single texts", source,
+        line.number);
   return data::encode_pair(*saved.tokenizer, line.text.substr(0, tab), line.text.substr(tab + 1), length);
 }
 
-void print_labels(const Options& options, const train::SavedModel& saved, const Line& line, const torch::Tensor& row) {
+void print_labels(const Options& options, const train::SavedModel& saved, const Line& line,
+                  const torch::Tensor& row) {
   const auto [values, indices] = row.topk(std::min<std::int64_t>(options.top, row.size(0)));
   if (options.json) {
     Json json{{"line", line.number}, {"predictions", Json::array()}};
@@ -53,12 +56,14 @@ void print_labels(const Options& options, const train::SavedModel& saved, const 
   say(false, text);
 }
 
-void classify(const Options& options, train::SavedModel& saved, const std::vector<Line>& lines, const std::string& source) {
+void classify(const Options& options, train::SavedModel& saved, const std::vector<Line>& lines,
+              const std::string& source) {
   data::Batch batch;
   std::vector<data::EncodedExample> examples;
   for (const Line& line : lines) examples.push_back(encode(saved, line, source));
   batch.size = static_cast<std::int64_t>(lines.size());
-  for (const auto& example : examples) batch.length = std::max<std::int64_t>(batch.length, example.tokens.size());
+  for (const auto& example : examples)
+    batch.length = std::max<std::int64_t>(batch.length, example.tokens.size());
   batch.tokens.assign(batch.size * batch.length, std::max(0, saved.tokenizer->special().pad));
   batch.segments.assign(batch.size * batch.length, 0);
   for (std::int64_t b = 0; b < batch.size; ++b) {
@@ -71,8 +76,8 @@ void classify(const Options& options, train::SavedModel& saved, const std::vecto
     batch.labels.push_back(0);
     batch.sample_ids.push_back(b);
   }
-  const train::ModelBatch inputs =
-      train::make_batch(batch, 0, batch.size, {.head = nn::Head::classifier, .special = saved.tokenizer->special()}, 0);
+  const train::ModelBatch inputs = train::make_batch(
+      batch, 0, batch.size, {.head = nn::Head::classifier, .special = saved.tokenizer->special()}, 0);
   nn::Context context;
   context.lengths = inputs.lengths;
   context.sample_ids = inputs.sample_ids;
@@ -81,13 +86,15 @@ void classify(const Options& options, train::SavedModel& saved, const std::vecto
 }
 
 // Goes on from the text with the most probable token, `length` times.
-void continue_text(const Options& options, train::SavedModel& saved, const Line& line, const std::string& source) {
+void continue_text(const Options& options, train::SavedModel& saved, const Line& line,
+                   const std::string& source) {
   std::vector<std::int32_t> tokens = encode(saved, line, source).tokens;
   tokens.pop_back();  // the closing [SEP] would end the text
   const std::size_t prompt = tokens.size();
   const data::SpecialTokens special = saved.tokenizer->special();
   while (static_cast<std::int64_t>(tokens.size() - prompt) < options.length) {
-    const std::size_t from = tokens.size() - std::min<std::size_t>(tokens.size(), saved.recipe.data.max_length);
+    const std::size_t from =
+        tokens.size() - std::min<std::size_t>(tokens.size(), saved.recipe.data.max_length);
     const std::vector<std::int64_t> window(tokens.begin() + from, tokens.end());
     const auto count = static_cast<std::int64_t>(window.size());
     nn::ModelInput input;
@@ -96,7 +103,8 @@ void continue_text(const Options& options, train::SavedModel& saved, const Line&
     nn::Context context;
     context.lengths = torch::tensor({count});
     context.sample_ids = torch::zeros({1}, torch::kInt64);
-    const auto next = static_cast<std::int32_t>(saved.model->logits(input, context)[0].argmax().item<std::int64_t>());
+    const auto next =
+        static_cast<std::int32_t>(saved.model->logits(input, context)[0].argmax().item<std::int64_t>());
     if (next == special.sep || next == special.pad) break;
     tokens.push_back(next);
   }
@@ -144,14 +152,21 @@ int run(const Options& options) {
 void add_predict(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("predict", "Label texts, or go on from them, one line each");
-  command->add_option("checkpoint", options->checkpoint, "checkpoint, for example runs/demo/best.ckpt")->required();
-  command->add_option("file", options->file, "text, one a line (pairs: a tab between the two); - = standard input")
+  command->add_option("checkpoint", options->checkpoint, "checkpoint, for example runs/demo/best.ckpt")
+      ->required();
+  command
+      ->add_option("file", options->file,
+                   "text, one a line (pairs: a tab between the two); - = standard input")
       ->capture_default_str();
-  command->add_option("--top", options->top, "most probable labels to show")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--top", options->top, "most probable labels to show")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_option("--length", options->length, "tokens to add (next-token models)")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--batch-size", options->batch_size, "lines at a time")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--batch-size", options->batch_size, "lines at a time")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_option("--threads", options->threads, "CPU threads; 0 = all available")->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object a line");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -1,3 +1,5 @@
+#include "command.h"
+
 #include <comera/base/error.h>
 #include <comera/base/text.h>
 #include <comera/train/memory.h>
@@ -5,8 +7,6 @@
 
 #include <iostream>
 #include <memory>
-
-#include "command.h"
 
 namespace comera::cli {
 namespace {
@@ -41,7 +41,8 @@ int run(const Options& options) {
   std::vector<std::string> overrides = options.set;
   if (!options.device.empty()) overrides.push_back("train.device=" + options.device);
   if (options.threads > 0) overrides.push_back(fmt::format("train.threads={}", options.threads));
-  if (!options.target.empty()) overrides.push_back("rank.target_parameters=" + std::to_string(parse_count(options.target)));
+  if (!options.target.empty())
+    overrides.push_back("rank.target_parameters=" + std::to_string(parse_count(options.target)));
   const train::Recipe recipe = train::read_recipe(options.recipe, overrides);
   set_threads(recipe.train.threads);
 
@@ -56,19 +57,21 @@ int run(const Options& options) {
   for (const std::string& note : task.notes) say_line(note);
   const std::filesystem::path out = options.out.empty() ? "runs/" + recipe.name : options.out;
   if (!options.resume && std::filesystem::exists(out / "last.ckpt"))
-    say_line(fmt::format("note: {} holds an earlier run, which this one replaces; --resume would go on with it",
-                         out.string()));
+    say_line(
+        fmt::format("note: {} holds an earlier run, which this one replaces; --resume would go on with it",
+                    out.string()));
   const Json summary = train::run_training(
       recipe, task, {out, options.resume, options.overfit, &stop_requested, idle_bytes(), say_line});
   if (options.json) {
     print_json(summary);
   } else {
-    say(false, fmt::format("{} parameters ({:.1f}x smaller than dense), {:.3f} s a step at the start, {:.3f} s at the end, "
-                           "peak memory {}; everything is in {}",
-                           format_count(summary["parameters"]["total"].get<double>()),
-                           summary["compression"].get<double>(), summary["step_seconds"]["first"].get<double>(),
-                           summary["step_seconds"]["last"].get<double>(),
-                           format_bytes(summary["peak_bytes"].get<double>()), out.string()));
+    say(false,
+        fmt::format(
+            "{} parameters ({:.1f}x smaller than dense), {:.3f} s a step at the start, {:.3f} s at the end, "
+            "peak memory {}; everything is in {}",
+            format_count(summary["parameters"]["total"].get<double>()), summary["compression"].get<double>(),
+            summary["step_seconds"]["first"].get<double>(), summary["step_seconds"]["last"].get<double>(),
+            format_bytes(summary["peak_bytes"].get<double>()), out.string()));
   }
   return summary["interrupted"].get<bool>() ? 130 : 0;
 }
@@ -78,20 +81,27 @@ int run(const Options& options) {
 void add_train(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("train", "Train the model a recipe describes");
-  command->add_option("recipe", options->recipe, "recipe file (TOML), for example configs/demo.toml")->required();
-  command->add_option("--set", options->set, "override a key of the recipe: key=value; may be given several times")
+  command->add_option("recipe", options->recipe, "recipe file (TOML), for example configs/demo.toml")
+      ->required();
+  command
+      ->add_option("--set", options->set,
+                   "override a key of the recipe: key=value; may be given several times")
       ->group("Recipe");
-  command->add_option("--target-parameters", options->target,
-                      "most compressible parameters at the end, for example 500k (rank.target_parameters)")
+  command
+      ->add_option("--target-parameters", options->target,
+                   "most compressible parameters at the end, for example 500k (rank.target_parameters)")
       ->group("Recipe");
   command->add_option("--device", options->device, "cpu, cuda or cuda:N (train.device)")->group("Recipe");
   command->add_option("--threads", options->threads, "CPU threads (train.threads)")->group("Recipe");
   command->add_option("--out", options->out, "folder of the run; default runs/NAME")->group("Run");
   command->add_flag("--resume", options->resume, "go on from last.ckpt in the run's folder")->group("Run");
-  command->add_flag("--dry-run", options->dry_run, "show layers, ranks, sizes and the memory estimate; train nothing")
+  command
+      ->add_flag("--dry-run", options->dry_run,
+                 "show layers, ranks, sizes and the memory estimate; train nothing")
       ->group("Run");
-  command->add_flag("--overfit-batch", options->overfit,
-                    "train on the first batch only, without dropout: the loss of a sound model goes to 0")
+  command
+      ->add_flag("--overfit-batch", options->overfit,
+                 "train on the first batch only, without dropout: the loss of a sound model goes to 0")
       ->group("Run");
   command->add_flag("--json", options->json, "print the result as JSON on stdout")->group("Output");
   command->footer([] { return keys_help(); });

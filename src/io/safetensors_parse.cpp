@@ -136,7 +136,8 @@ void check_tiling(const Header& header, std::uint64_t data_bytes, std::string_vi
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view source) {
   check(text.starts_with('{'), "{}: not a safetensors file: its header does not begin with {{", source);
   // The JSON library takes a zero byte for the end.
-  check(text.find('\0') == std::string_view::npos, "{}: its header is not valid JSON: it has a zero byte", source);
+  check(text.find('\0') == std::string_view::npos, "{}: its header is not valid JSON: it has a zero byte",
+        source);
   HeaderEvents events(data_bytes, source);
   Json::sax_parse(text, &events);
   check_tiling(events.header, data_bytes, source);

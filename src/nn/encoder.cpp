@@ -7,8 +7,9 @@ namespace comera::nn {
 namespace {
 
 // One key a layer of the model: the model's seed and the layer's place in it.
-std::shared_ptr<LinearBase> linear(torch::nn::Module& owner, const std::string& prefix, const std::string& name,
-                                   std::int64_t in, std::int64_t out, LayerFormats& formats, std::uint64_t key) {
+std::shared_ptr<LinearBase> linear(torch::nn::Module& owner, const std::string& prefix,
+                                   const std::string& name, std::int64_t in, std::int64_t out,
+                                   LayerFormats& formats, std::uint64_t key) {
   const std::string full = prefix + "." + name;
   return owner.register_module(name, make_linear(full, in, out, true, formats.find(full), key));
 }
@@ -24,11 +25,11 @@ torch::Tensor LayerNorm::forward(const torch::Tensor& x) {
   return torch::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_);
 }
 
-Attention::Attention(const std::string& name, const EncoderOptions& options, LayerFormats& formats, std::uint64_t key,
-                     std::uint64_t site)
+Attention::Attention(const std::string& name, const EncoderOptions& options, LayerFormats& formats,
+                     std::uint64_t key, std::uint64_t site)
     : options_(options), site_(site) {
-  check(options.heads >= 1 && options.width % options.heads == 0, "[{}] width {} is not a multiple of {} heads", name,
-        options.width, options.heads);
+  check(options.heads >= 1 && options.width % options.heads == 0,
+        "[{}] width {} is not a multiple of {} heads", name, options.width, options.heads);
   const auto square = [&](const char* part, std::uint64_t number) {
     return linear(*this, name, part, options.width, options.width, formats, mix64(key + number));
   };
@@ -42,8 +43,8 @@ torch::Tensor Attention::forward(const torch::Tensor& x, const Context& context)
   const std::optional<torch::Tensor> lengths =
       context.lengths.defined() ? std::optional(context.lengths) : std::nullopt;
   const torch::Tensor mixed =
-      ops::attention(query->forward(x), key->forward(x), value->forward(x), options_.heads, lengths, options_.causal,
-                     context.mask(options_.attention_dropout, site_));
+      ops::attention(query->forward(x), key->forward(x), value->forward(x), options_.heads, lengths,
+                     options_.causal, context.mask(options_.attention_dropout, site_));
   return output->forward(mixed);
 }
 
@@ -53,15 +54,19 @@ FeedForward::FeedForward(const std::string& name, const EncoderOptions& options,
   down = linear(*this, name, "down", options.ffn, options.width, formats, mix64(key + 1));
 }
 
-torch::Tensor FeedForward::forward(const torch::Tensor& x) { return down->forward(torch::gelu(up->forward(x))); }
+torch::Tensor FeedForward::forward(const torch::Tensor& x) {
+  return down->forward(torch::gelu(up->forward(x)));
+}
 
 EncoderLayer::EncoderLayer(const std::string& name, const EncoderOptions& options, LayerFormats& formats,
                            std::uint64_t key, std::uint64_t site)
     : options_(options), name_(name), site_(site) {
   attention_ = register_module(
       "attention", std::make_shared<Attention>(name + ".attention", options, formats, mix64(key), site));
-  attention_norm_ = register_module("attention_norm", std::make_shared<LayerNorm>(options.width, options.norm_epsilon));
-  ffn_ = register_module("ffn", std::make_shared<FeedForward>(name + ".ffn", options, formats, mix64(key + 1)));
+  attention_norm_ =
+      register_module("attention_norm", std::make_shared<LayerNorm>(options.width, options.norm_epsilon));
+  ffn_ =
+      register_module("ffn", std::make_shared<FeedForward>(name + ".ffn", options, formats, mix64(key + 1)));
   ffn_norm_ = register_module("ffn_norm", std::make_shared<LayerNorm>(options.width, options.norm_epsilon));
 }
 

@@ -42,15 +42,17 @@ void LayerFormats::check_all_used() const {
     const std::string& pattern = rules_[i].pattern;
     bool matches_some = false;
     for (const auto& layer : layers_) matches_some |= matches_pattern(pattern, layer);
-    if (matches_some) fail("[layers] rule '{}' is never used: an earlier rule takes all its layers; put it first", pattern);
+    if (matches_some)
+      fail("[layers] rule '{}' is never used: an earlier rule takes all its layers; put it first", pattern);
     const std::string near = nearest_name(pattern, layers_);
     fail("[layers] no layer matches '{}'; {}", pattern,
-         near.empty() ? fmt::format("the layers are {}", fmt::join(layers_, ", ")) : "did you mean '" + near + "'?");
+         near.empty() ? fmt::format("the layers are {}", fmt::join(layers_, ", "))
+                      : "did you mean '" + near + "'?");
   }
 }
 
-format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_t out, const LayerFormat& format,
-                           std::string* warning) {
+format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_t out,
+                           const LayerFormat& format, std::string* warning) {
   format::Shape shape{format::Kind::tt, {in}, {out}, {}, in, out};
   std::string warnings;
   if (format.kind == LayerKind::compressed) {
@@ -64,14 +66,15 @@ format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_
   return finish(std::move(shape), name, format, warnings, warning);
 }
 
-format::Shape table_shape(const std::string& name, std::int64_t rows, std::int64_t cols, const LayerFormat& format,
-                          std::string* warning) {
+format::Shape table_shape(const std::string& name, std::int64_t rows, std::int64_t cols,
+                          const LayerFormat& format, std::string* warning) {
   format::Shape shape{format::Kind::ttm, {rows, 1}, {1, cols}, {}, rows, cols};
   std::string warnings;
   if (format.kind == LayerKind::compressed) {
-    const std::int64_t count = format.digits                ? format.digits
-                               : !format.row_digits.empty() ? static_cast<std::int64_t>(format.row_digits.size())
-                                                            : format::default_digit_count(rows);
+    const std::int64_t count = format.digits ? format.digits
+                               : !format.row_digits.empty()
+                                   ? static_cast<std::int64_t>(format.row_digits.size())
+                                   : format::default_digit_count(rows);
     shape.row_digits = side(rows, format.row_digits, count, false, true, warnings);
     shape.col_digits = side(cols, format.col_digits, count, true, false, warnings);
   }

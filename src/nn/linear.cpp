@@ -1,17 +1,18 @@
+#include "host_random.h"
+
 #include <comera/base/error.h>
 #include <comera/exec/linear.h>
 #include <comera/nn/linear.h>
-#include <comera/weights/materialize.h>
 #include <comera/weights/initialise.h>
+#include <comera/weights/materialize.h>
 
 #include <cmath>
-
-#include "host_random.h"
 
 namespace comera::nn {
 
 DenseLinear::DenseLinear(std::int64_t in, std::int64_t out, bool with_bias, std::uint64_t key) {
-  weight = register_parameter("weight", normal_tensor({out, in}, 1 / std::sqrt(static_cast<double>(in)), key));
+  weight =
+      register_parameter("weight", normal_tensor({out, in}, 1 / std::sqrt(static_cast<double>(in)), key));
   if (with_bias) bias = register_parameter("bias", torch::zeros({out}));
 }
 
@@ -29,7 +30,8 @@ LayerInfo DenseLinear::info() const {
 TtLinearImpl::TtLinearImpl(const TtLinearOptions& options)
     : TtLinearImpl(format::tt(options.in, options.out, options.ranks), options.bias, options.key) {}
 
-TtLinearImpl::TtLinearImpl(format::Shape shape, bool with_bias, std::uint64_t key) : weight_(std::move(shape)) {
+TtLinearImpl::TtLinearImpl(format::Shape shape, bool with_bias, std::uint64_t key)
+    : weight_(std::move(shape)) {
   weight_.register_in(*this);
   weights::initialise_spectral(weight_, key);
   if (with_bias) bias = register_parameter("bias", torch::zeros({weight_.shape().cols}));
@@ -37,8 +39,8 @@ TtLinearImpl::TtLinearImpl(format::Shape shape, bool with_bias, std::uint64_t ke
 
 torch::Tensor TtLinearImpl::forward(const torch::Tensor& x) {
   const format::Shape& shape = weight_.shape();
-  check(x.dim() >= 1 && x.size(-1) == shape.rows, "[tt_linear] expected last input dimension {}, got {}", shape.rows,
-        x.dim() ? x.size(-1) : 0);
+  check(x.dim() >= 1 && x.size(-1) == shape.rows, "[tt_linear] expected last input dimension {}, got {}",
+        shape.rows, x.dim() ? x.size(-1) : 0);
   const std::optional<torch::Tensor> maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
   if (a_.defined()) return exec::run_factors(x, a_, b_, maybe_bias);
   return exec::tt_linear(x, weight_, maybe_bias);
@@ -47,8 +49,12 @@ torch::Tensor TtLinearImpl::forward(const torch::Tensor& x) {
 LayerInfo TtLinearImpl::info() const {
   const format::Shape& shape = weight_.shape();
   const std::int64_t biases = bias.defined() ? bias.numel() : 0;
-  return {name(), shape.order() == 2 ? "low_rank" : "tt", shape, shape.parameters() + biases,
-          shape.dense_parameters() + biases, ""};
+  return {name(),
+          shape.order() == 2 ? "low_rank" : "tt",
+          shape,
+          shape.parameters() + biases,
+          shape.dense_parameters() + biases,
+          ""};
 }
 
 torch::Tensor TtLinearImpl::materialize() const { return weights::materialize(weight_); }

@@ -1,11 +1,11 @@
+#include "host_random.h"
+
 #include <comera/base/error.h>
 #include <comera/base/machine.h>
 #include <comera/base/text.h>
 #include <comera/nn/model.h>
 #include <comera/ops/dropout.h>
 #include <comera/weights/initialise.h>
-
-#include "host_random.h"
 
 namespace comera::nn {
 namespace {
@@ -17,20 +17,23 @@ void check_fits(const ModelOptions& options, LayerFormats formats) {
   const auto add = [&](const std::string& name, std::int64_t in, std::int64_t out, bool table) {
     const LayerFormat format = formats.find(name);
     values += format.kind == LayerKind::dense ? static_cast<double>(in) * out
-              : table                         ? static_cast<double>(table_shape(name, in, out, format).parameters())
-                                              : static_cast<double>(linear_shape(name, in, out, format).parameters());
+              : table ? static_cast<double>(table_shape(name, in, out, format).parameters())
+                      : static_cast<double>(linear_shape(name, in, out, format).parameters());
   };
   add("embedding.word", options.vocabulary, width, true);
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const std::string name = fmt::format("encoder.{}.", i);
-    for (const char* part : {"query", "key", "value", "output"}) add(name + "attention." + part, width, width, false);
+    for (const char* part : {"query", "key", "value", "output"})
+      add(name + "attention." + part, width, width, false);
     add(name + "ffn.up", width, ffn, false);
     add(name + "ffn.down", ffn, width, false);
-    check(values < 1e15, "[model] {} layers of width {} and ffn {} are too large for any machine", options.layers, width, ffn);
+    check(values < 1e15, "[model] {} layers of width {} and ffn {} are too large for any machine",
+          options.layers, width, ffn);
   }
   if (options.head != Head::classifier) add("head", width, options.vocabulary, false);
   const double bytes = 4 * values, memory = static_cast<double>(available_memory());
-  check(bytes < memory, "[model] the parameters need {}, this machine has {}", format_bytes(bytes), format_bytes(memory));
+  check(bytes < memory, "[model] the parameters need {}, this machine has {}", format_bytes(bytes),
+        format_bytes(memory));
 }
 
 constexpr std::int64_t kLargestSide = std::int64_t{1} << 31;
@@ -38,14 +41,17 @@ constexpr std::uint64_t kEmbeddingSite = 0, kPoolerSite = 1, kFirstEncoderSite =
 
 }  // namespace
 
-Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::uint64_t seed) : options_(options) {
-  check(options.vocabulary >= 1 && options.positions >= 1 && options.layers >= 0 && options.encoder.width >= 1,
-        "[model] vocabulary {}, positions {} and width {} must be 1 or more", options.vocabulary, options.positions,
-        options.encoder.width);
-  check(options.head != Head::classifier || options.labels >= 2, "[model] a classifier needs 2 labels or more, got {}",
-        options.labels);
-  check(options.vocabulary < kLargestSide && options.positions < kLargestSide && options.encoder.width < kLargestSide &&
-            options.encoder.ffn < kLargestSide && options.layers < 100'000,
+Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::uint64_t seed)
+    : options_(options) {
+  check(
+      options.vocabulary >= 1 && options.positions >= 1 && options.layers >= 0 && options.encoder.width >= 1,
+      "[model] vocabulary {}, positions {} and width {} must be 1 or more", options.vocabulary,
+      options.positions, options.encoder.width);
+  check(options.head != Head::classifier || options.labels >= 2,
+        "[model] a classifier needs 2 labels or more, got {}", options.labels);
+  check(options.vocabulary < kLargestSide && options.positions < kLargestSide &&
+            options.encoder.width < kLargestSide && options.encoder.ffn < kLargestSide &&
+            options.layers < 100'000,
         "[model] sizes must be below {} (layers below 100,000)", kLargestSide);
   LayerFormats formats(std::move(rules));
   check_fits(options, formats);
@@ -58,13 +64,14 @@ Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::ui
   };
 
   auto embedding = register_module("embedding", std::make_shared<torch::nn::Module>());
-  word_ = embedding->register_module("word", make_table("embedding.word", options.vocabulary, width, options.table_std,
-                                                        formats.find("embedding.word"), key(0)));
-  position_ = embedding->register_parameter("position",
-                                            normal_tensor({options.positions, width}, options.table_std, key(1)));
+  word_ = embedding->register_module(
+      "word", make_table("embedding.word", options.vocabulary, width, options.table_std,
+                         formats.find("embedding.word"), key(0)));
+  position_ = embedding->register_parameter(
+      "position", normal_tensor({options.positions, width}, options.table_std, key(1)));
   if (options.segments > 0)
-    segment_ = embedding->register_parameter("segment",
-                                             normal_tensor({options.segments, width}, options.table_std, key(2)));
+    segment_ = embedding->register_parameter(
+        "segment", normal_tensor({options.segments, width}, options.table_std, key(2)));
   const bool post = options.encoder.norm == NormPlace::post;
   const auto norm = [&] { return std::make_shared<LayerNorm>(width, options.encoder.norm_epsilon); };
   if (post) embedding_norm_ = embedding->register_module("norm", norm());
@@ -78,11 +85,12 @@ Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::ui
                                                 kFirstEncoderSite + i * EncoderLayer::kSites);
     layers->push_back(layer);
     encoder_.push_back(layer);
-    for (const char* part : {"attention.query", "attention.key", "attention.value", "attention.output", "ffn.up",
-                             "ffn.down"}) {
+    for (const char* part :
+         {"attention.query", "attention.key", "attention.value", "attention.output", "ffn.up", "ffn.down"}) {
       const std::string full = name + "." + part;
       for (const auto& child : layer->named_modules())
-        if (child.key() == part) linears_.emplace_back(full, std::dynamic_pointer_cast<LinearBase>(child.value()));
+        if (child.key() == part)
+          linears_.emplace_back(full, std::dynamic_pointer_cast<LinearBase>(child.value()));
     }
   }
   if (!post) final_norm_ = register_module("final_norm", norm());
@@ -109,8 +117,10 @@ Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::ui
 torch::Tensor Model::encode(const ModelInput& input, const Context& context) {
   const torch::Tensor& tokens = input.tokens;
   check(tokens.dim() == 2, "[model] expected tokens [batch, positions], got {} dimensions", tokens.dim());
-  check(tokens.size(1) <= position_.size(0), "[model] {} tokens in a sample, the model has {} positions; raise "
-        "model.positions or lower data.max_length", tokens.size(1), position_.size(0));
+  check(tokens.size(1) <= position_.size(0),
+        "[model] {} tokens in a sample, the model has {} positions; raise "
+        "model.positions or lower data.max_length",
+        tokens.size(1), position_.size(0));
   torch::Tensor x = word_->forward(tokens) + position_.slice(0, 0, tokens.size(1));
   if (segment_.defined())
     x = x + (input.segments.defined() ? torch::embedding(segment_, input.segments) : segment_[0]);
@@ -124,7 +134,8 @@ torch::Tensor Model::pool(const torch::Tensor& hidden, const Context& context) {
   if (options_.pooling == Pooling::first) return hidden.select(1, 0);
   if (!context.lengths.defined()) return hidden.mean(1);
   const torch::Tensor lengths = context.lengths.clamp_min(1).unsqueeze(1);
-  const torch::Tensor real = torch::arange(hidden.size(1), lengths.options()).unsqueeze(0) < context.lengths.unsqueeze(1);
+  const torch::Tensor real =
+      torch::arange(hidden.size(1), lengths.options()).unsqueeze(0) < context.lengths.unsqueeze(1);
   const torch::Tensor share = real.to(hidden.dtype()) / lengths.to(hidden.dtype());
   return torch::bmm(share.unsqueeze(1), hidden).squeeze(1);
 }
@@ -134,7 +145,8 @@ torch::Tensor Model::logits(const ModelInput& input, const Context& context) {
   if (options_.head == Head::classifier) {
     torch::Tensor pooled = pool(hidden, context);
     if (pooler_) pooled = torch::tanh(pooler_->forward(pooled));
-    pooled = ops::dropout(pooled.unsqueeze(1), context.mask(options_.encoder.dropout, kPoolerSite)).squeeze(1);
+    pooled =
+        ops::dropout(pooled.unsqueeze(1), context.mask(options_.encoder.dropout, kPoolerSite)).squeeze(1);
     return context.seen("head", head_->forward(pooled));
   }
   check(input.places.defined(), "[model] a token head needs the places to predict");
@@ -176,7 +188,8 @@ std::vector<weights::NamedTensorTrain> Model::trains() const {
   if (const auto* table = dynamic_cast<const TtmTableImpl*>(word_.get()))
     trains.push_back({"embedding.word", table->train()});
   for (const auto& [name, layer] : linears_)
-    if (const auto* train = dynamic_cast<const TtLinearImpl*>(layer.get())) trains.push_back({name, train->train()});
+    if (const auto* train = dynamic_cast<const TtLinearImpl*>(layer.get()))
+      trains.push_back({name, train->train()});
   return trains;
 }
 
@@ -185,8 +198,10 @@ weights::Dependencies Model::dependencies() const {
   for (const auto& [name, weight] : trains())
     if (name.starts_with("encoder.")) result.may_die.push_back(name);
   for (std::int64_t i = 0; i < options_.layers; ++i) {
-    const std::string attention = fmt::format("encoder.{}.attention.", i), ffn = fmt::format("encoder.{}.ffn.", i);
-    result.useless_without.push_back({attention + "output", {attention + "query", attention + "key", attention + "value"}});
+    const std::string attention = fmt::format("encoder.{}.attention.", i),
+                      ffn = fmt::format("encoder.{}.ffn.", i);
+    result.useless_without.push_back(
+        {attention + "output", {attention + "query", attention + "key", attention + "value"}});
     result.useless_without.push_back({attention + "value", {attention + "query", attention + "key"}});
     result.useless_without.push_back({ffn + "down", {ffn + "up"}});
   }

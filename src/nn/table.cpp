@@ -1,9 +1,9 @@
+#include "host_random.h"
+
 #include <comera/base/error.h>
 #include <comera/nn/table.h>
 #include <comera/ops/ttm_embedding.h>
 #include <comera/weights/initialise.h>
-
-#include "host_random.h"
 
 namespace comera::nn {
 
@@ -32,8 +32,8 @@ LayerInfo TtmTableImpl::info() const {
   return {name(), low_rank ? "low_rank" : "ttm", shape, shape.parameters(), shape.dense_parameters(), ""};
 }
 
-std::shared_ptr<TableBase> make_table(const std::string& name, std::int64_t rows, std::int64_t cols, double std,
-                                      const LayerFormat& format, std::uint64_t key) {
+std::shared_ptr<TableBase> make_table(const std::string& name, std::int64_t rows, std::int64_t cols,
+                                      double std, const LayerFormat& format, std::uint64_t key) {
   if (format.kind == LayerKind::dense) return std::make_shared<DenseTable>(rows, cols, std, key);
   return std::make_shared<TtmTableImpl>(table_shape(name, rows, cols, format), std, key);
 }

@@ -23,8 +23,8 @@ void mask(const data::Batch& batch, std::int64_t first, std::int64_t count, cons
     for (std::int64_t t = 0; t < batch.lengths[first + b]; ++t) {
       std::int64_t& token = tokens[b * batch.length + t];
       if (token == special.cls || token == special.sep || token == special.pad) continue;
-      const auto random = philox({static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32),
-                                  static_cast<std::uint32_t>(t), 0},
+      const auto random = philox({static_cast<std::uint32_t>(sample),
+                                  static_cast<std::uint32_t>(sample >> 32), static_cast<std::uint32_t>(t), 0},
                                  philox_key(key));
       if (uniform(random[0]) >= options.mask_share) continue;
       places.push_back(b * batch.length + t);
@@ -41,10 +41,10 @@ void mask(const data::Batch& batch, std::int64_t first, std::int64_t count, cons
 
 }  // namespace
 
-ModelBatch make_batch(const data::Batch& batch, std::int64_t first, std::int64_t count, const BatchOptions& options,
-                      std::uint64_t key) {
-  check(first >= 0 && count >= 0 && first + count <= batch.size, "[batch] samples {}..{} of a batch of {}", first,
-        first + count, batch.size);
+ModelBatch make_batch(const data::Batch& batch, std::int64_t first, std::int64_t count,
+                      const BatchOptions& options, std::uint64_t key) {
+  check(first >= 0 && count >= 0 && first + count <= batch.size, "[batch] samples {}..{} of a batch of {}",
+        first, first + count, batch.size);
   ModelBatch result;
   result.samples = count;
   for (std::int64_t b = first; b < first + count; ++b) result.tokens += batch.lengths[b];
@@ -67,7 +67,8 @@ ModelBatch make_batch(const data::Batch& batch, std::int64_t first, std::int64_t
   }
   result.target_count = static_cast<std::int64_t>(targets.size());
   result.input.tokens = tensor(tokens.data(), {count, batch.length}, options.device);
-  result.input.segments = tensor(batch.segments.data() + first * batch.length, {count, batch.length}, options.device);
+  result.input.segments =
+      tensor(batch.segments.data() + first * batch.length, {count, batch.length}, options.device);
   if (options.head != nn::Head::classifier)
     result.input.places = tensor(places.data(), {result.target_count}, options.device);
   result.targets = tensor(targets.data(), {result.target_count}, options.device);

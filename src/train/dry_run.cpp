@@ -8,21 +8,23 @@ namespace {
 
 std::int64_t vocabulary_size(const Recipe& recipe) {
   const DataRecipe& d = recipe.data;
-  if (d.tokenizer == "wordpiece" && !d.vocabulary.empty() && std::filesystem::exists(expand_path(d.vocabulary)))
+  if (d.tokenizer == "wordpiece" && !d.vocabulary.empty() &&
+      std::filesystem::exists(expand_path(d.vocabulary)))
     return data::load_wordpiece(expand_path(d.vocabulary), d.lowercase)->vocabulary_size();
   return d.vocabulary_size;
 }
 
-// Values an encoder saves for its backward, per token, and what the backward needs beside them at its widest place.
-// Per layer: the inputs of query/key/value, their outputs, the mixed values, the two norms' inputs and outputs, the wide
-// activation before and after GELU, and X A of every factored layer.
+// Values an encoder saves for its backward, per token, and what the backward needs beside them at its widest
+// place. Per layer: the inputs of query/key/value, their outputs, the mixed values, the two norms' inputs and
+// outputs, the wide activation before and after GELU, and X A of every factored layer.
 double activation_bytes(const Recipe& recipe, const nn::Model& model) {
   const ModelRecipe& m = recipe.model;
   double latents = 0;
   for (const auto& [name, weight] : model.trains())
     if (name.starts_with("encoder.") && weight.shape().kind == format::Kind::tt)
       latents += static_cast<double>(weight.shape().rank(weight.shape().split() - 1));
-  const double tokens = static_cast<double>(recipe.train.batch_size / recipe.train.micro_batches * recipe.data.max_length);
+  const double tokens =
+      static_cast<double>(recipe.train.batch_size / recipe.train.micro_batches * recipe.data.max_length);
   const double saved = m.layers * (8.0 * m.width + 2.0 * m.ffn) + latents + 3.0 * m.width;
   const double widest = 2.0 * m.ffn + 2.0 * m.width;
   return 4.0 * tokens * (saved + widest);
@@ -32,9 +34,11 @@ double activation_bytes(const Recipe& recipe, const nn::Model& model) {
 
 Json dry_run(const Recipe& recipe, std::string* table) {
   constexpr std::int64_t kClassesUntilDataIsRead = 24;
-  const std::int64_t labels = recipe.data.labels.empty() ? kClassesUntilDataIsRead
-                                                         : static_cast<std::int64_t>(recipe.data.labels.size());
-  const nn::Model model(model_options(recipe, vocabulary_size(recipe), labels), layer_rules(recipe), recipe.train.seed);
+  const std::int64_t labels = recipe.data.labels.empty()
+                                  ? kClassesUntilDataIsRead
+                                  : static_cast<std::int64_t>(recipe.data.labels.size());
+  const nn::Model model(model_options(recipe, vocabulary_size(recipe), labels), layer_rules(recipe),
+                        recipe.train.seed);
   const nn::ModelSize size = nn::model_size(model);
   // Values, gradients and two moments in fp32.
   const double state_bytes = 16.0 * static_cast<double>(size.total);
@@ -45,8 +49,8 @@ Json dry_run(const Recipe& recipe, std::string* table) {
         "parameters {} = {} in cores + {} rank scales + {} others; dense {}; compression {:.1f}x\n"
         "memory estimate: {} for parameters, gradients and moments, {} for activations at {} x {} tokens\n",
         size.total, size.cores, size.rank_scales, size.other, size.dense_total, size.compression(),
-        format_bytes(state_bytes), format_bytes(activations), recipe.train.batch_size / recipe.train.micro_batches,
-        recipe.data.max_length);
+        format_bytes(state_bytes), format_bytes(activations),
+        recipe.train.batch_size / recipe.train.micro_batches, recipe.data.max_length);
   }
   return {{"recipe", recipe.name},
           {"parameters", parameters_json(size)},

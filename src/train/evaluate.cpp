@@ -9,12 +9,13 @@ namespace comera::train {
 namespace {
 
 // Gathers samples of similar length, so that little padding is computed.
-data::Batch gather(const data::Dataset& data, const std::vector<std::int64_t>& indices, const EvaluateOptions& options) {
+data::Batch gather(const data::Dataset& data, const std::vector<std::int64_t>& indices,
+                   const EvaluateOptions& options) {
   data::Batch batch;
   batch.size = static_cast<std::int64_t>(indices.size());
   for (const std::int64_t index : indices)
-    batch.length = std::max(batch.length,
-                            std::min<std::int64_t>(options.max_length, data[index].tokens.size()));
+    batch.length =
+        std::max(batch.length, std::min<std::int64_t>(options.max_length, data[index].tokens.size()));
   const std::int64_t pad = std::max<std::int64_t>(0, options.batch.special.pad);
   batch.tokens.assign(batch.size * batch.length, pad);
   batch.segments.assign(batch.size * batch.length, 0);
@@ -41,8 +42,9 @@ Evaluation evaluate(nn::Model& model, const data::Dataset& data, const EvaluateO
   const std::int64_t count = options.samples > 0 ? std::min(options.samples, data.size()) : data.size();
   std::vector<std::int64_t> order(count);
   for (std::int64_t i = 0; i < count; ++i) order[i] = i * data.size() / count;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int64_t a, std::int64_t b) { return data[a].tokens.size() < data[b].tokens.size(); });
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return data[a].tokens.size() < data[b].tokens.size();
+  });
 
   torch::NoGradGuard no_grad;
   nn::FactorScope factors(model);
@@ -51,8 +53,7 @@ Evaluation evaluate(nn::Model& model, const data::Dataset& data, const EvaluateO
   for (std::int64_t begin = 0; begin < count; begin += options.batch_size) {
     const std::int64_t size = std::min(options.batch_size, count - begin);
     const data::Batch batch = gather(data, {order.begin() + begin, order.begin() + begin + size}, options);
-    const ModelBatch inputs =
-        make_batch(batch, 0, size, options.batch, random_key(options.mask_seed, 0, 0));
+    const ModelBatch inputs = make_batch(batch, 0, size, options.batch, random_key(options.mask_seed, 0, 0));
     if (inputs.target_count == 0) continue;
     nn::Context context;
     context.sample_ids = inputs.sample_ids;
@@ -62,7 +63,8 @@ Evaluation evaluate(nn::Model& model, const data::Dataset& data, const EvaluateO
         torch::cross_entropy_loss(logits, inputs.targets, {}, at::Reduction::None).cpu().contiguous();
     const torch::Tensor predicted = logits.argmax(-1).cpu().contiguous(), targets = inputs.targets.cpu();
     for (std::int64_t i = 0; i < inputs.target_count; ++i)
-      sums.add(targets.data_ptr<std::int64_t>()[i], predicted.data_ptr<std::int64_t>()[i], nats.data_ptr<double>()[i]);
+      sums.add(targets.data_ptr<std::int64_t>()[i], predicted.data_ptr<std::int64_t>()[i],
+               nats.data_ptr<double>()[i]);
   }
   return classifier ? sums.classifier() : sums.tokens();
 }

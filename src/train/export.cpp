@@ -23,7 +23,8 @@ std::int64_t export_model(const SavedModel& saved, const std::filesystem::path& 
   std::vector<Entry> entries;
   // Whatever is not a core or a scale is written as it is.
   for (const auto& parameter : saved.model->named_parameters())
-    if (parameter.key().find(".cores.") == std::string::npos && parameter.key().find(".scales.") == std::string::npos)
+    if (parameter.key().find(".cores.") == std::string::npos &&
+        parameter.key().find(".scales.") == std::string::npos)
       entries.push_back(plain(parameter.key(), parameter.value().detach()));
   for (const auto& [name, weight] : trains) {
     const format::Shape& shape = weight.shape();
@@ -52,7 +53,8 @@ std::int64_t export_model(const SavedModel& saved, const std::filesystem::path& 
     infos.push_back(entry.info);
     values += c10::multiply_integers(entry.info.shape);
   }
-  io::save_safetensors(path, infos, [&](std::size_t i) { return entries[i].value(); }, metadata);
+  io::save_safetensors(
+      path, infos, [&](std::size_t i) { return entries[i].value(); }, metadata);
   return values;
 }
 

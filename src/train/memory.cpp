@@ -2,10 +2,10 @@
 #include <comera/base/machine.h>
 #include <comera/train/memory.h>
 
-#include <torch/torch.h>
-
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <torch/torch.h>
+
 #include <malloc.h>
 
 #include <atomic>
@@ -37,14 +37,17 @@ class CountingAllocator final : public c10::Allocator {
     if (bytes > 0) {
       constexpr std::size_t kAlignment = 64;
       check(posix_memalign(&block, kAlignment, bytes) == 0,
-            "out of memory: cannot get {} bytes for a tensor; lower train.batch_size or raise train.micro_batches",
+            "out of memory: cannot get {} bytes for a tensor; lower train.batch_size or raise "
+            "train.micro_batches",
             bytes);
       count(static_cast<std::int64_t>(malloc_usable_size(block)));
     }
     return {block, block, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 };
 
 }  // namespace

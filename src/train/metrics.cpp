@@ -19,7 +19,8 @@ const Metric& Evaluation::find(const std::string& name) const {
 
 Json Evaluation::to_json() const {
   Json json{{"samples", samples}};
-  for (const Metric& metric : metrics) json[metric.name] = {{"value", metric.value}, {"baseline", metric.baseline}};
+  for (const Metric& metric : metrics)
+    json[metric.name] = {{"value", metric.value}, {"baseline", metric.baseline}};
   return json;
 }
 

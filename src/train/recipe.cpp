@@ -1,14 +1,15 @@
+#include "recipe_fields.h"
+
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/text.h>
 #include <comera/train/recipe.h>
 
+#include <toml++/toml.h>
+
 #include <cmath>
 #include <set>
-#include <toml++/toml.h>
 #include <type_traits>
-
-#include "recipe_fields.h"
 
 namespace comera::train {
 namespace {
@@ -65,7 +66,8 @@ void assign(const Place& place, const toml::node& node, std::vector<Item>& into)
 
 void choose(const Place& place, const toml::node& node, const std::string& value, const Choices& choices) {
   if (std::find(choices.begin(), choices.end(), value) == choices.end())
-    fail("{}: {} cannot be '{}'; use one of {}", place.where(node), place.key, value, fmt::join(choices, ", "));
+    fail("{}: {} cannot be '{}'; use one of {}", place.where(node), place.key, value,
+         fmt::join(choices, ", "));
 }
 
 const toml::node* find(const toml::table& document, std::string_view key) {
@@ -167,7 +169,8 @@ void apply_document(Recipe& recipe, const toml::table& document, const std::stri
     if (!rules) fail("{}: layers must be written as [[layers]] tables", Place{source, ""}.where(*layers));
     recipe.layers.clear();
     for (const toml::node& rule : *rules) {
-      if (!rule.is_table()) fail("{}: layers must be written as [[layers]] tables", Place{source, ""}.where(rule));
+      if (!rule.is_table())
+        fail("{}: layers must be written as [[layers]] tables", Place{source, ""}.where(rule));
       recipe.layers.push_back(layer_rule(*rule.as_table(), source));
     }
   }
@@ -175,7 +178,8 @@ void apply_document(Recipe& recipe, const toml::table& document, const std::stri
 
 void apply_override(Recipe& recipe, const std::string& text) {
   const auto equals = text.find('=');
-  check(equals != std::string::npos && equals > 0, "--set {}: write key=value, for example --set model.layers=2", text);
+  check(equals != std::string::npos && equals > 0,
+        "--set {}: write key=value, for example --set model.layers=2", text);
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
   toml::table document;
   try {
@@ -197,7 +201,8 @@ void check_values(const Recipe& recipe, const std::string& source) {
     check(fine, "{}: {} is {}, it must be {}", source, key, value, wanted);
   };
   const auto at_least = [&](const char* key, std::int64_t value, std::int64_t least) {
-    check(value >= least && value <= std::int64_t{1} << 40, "{}: {} is {}, it must be {} or more", source, key, value, least);
+    check(value >= least && value <= std::int64_t{1} << 40, "{}: {} is {}, it must be {} or more", source,
+          key, value, least);
   };
   const ModelRecipe& m = recipe.model;
   at_least("model.layers", m.layers, 0);
@@ -208,8 +213,8 @@ void check_values(const Recipe& recipe, const std::string& source) {
   at_least("model.segments", m.segments, 0);
   in_range(m.width % m.heads == 0, "model.heads", m.heads, "a divisor of model.width");
   in_range(m.dropout >= 0 && m.dropout < 1, "model.dropout", m.dropout, "from 0 to below 1");
-  in_range(m.attention_dropout >= 0 && m.attention_dropout < 1, "model.attention_dropout", m.attention_dropout,
-           "from 0 to below 1");
+  in_range(m.attention_dropout >= 0 && m.attention_dropout < 1, "model.attention_dropout",
+           m.attention_dropout, "from 0 to below 1");
   in_range(m.norm_epsilon >= 0, "model.norm_epsilon", m.norm_epsilon, "0 or more");
   in_range(m.table_std > 0, "model.table_std", m.table_std, "above 0");
   const DataRecipe& d = recipe.data;
@@ -221,7 +226,8 @@ void check_values(const Recipe& recipe, const std::string& source) {
   at_least("train.steps", t.steps, 1);
   at_least("train.batch_size", t.batch_size, 1);
   at_least("train.micro_batches", t.micro_batches, 1);
-  in_range(t.batch_size % t.micro_batches == 0, "train.micro_batches", t.micro_batches, "a divisor of train.batch_size");
+  in_range(t.batch_size % t.micro_batches == 0, "train.micro_batches", t.micro_batches,
+           "a divisor of train.batch_size");
   at_least("train.seed", t.seed, 0);
   for (const auto& [key, value] : {std::pair{"train.learning_rate", t.learning_rate},
                                    {"train.core_learning_rate", t.core_learning_rate},
@@ -278,7 +284,8 @@ std::string toml_text(const std::vector<Item>& values) {
 
 }  // namespace
 
-Recipe parse_recipe(std::string_view text, const std::string& source, const std::vector<std::string>& overrides) {
+Recipe parse_recipe(std::string_view text, const std::string& source,
+                    const std::vector<std::string>& overrides) {
   if (const auto bad = invalid_utf8(text)) fail("{}: invalid UTF-8 at byte {}", source, *bad);
   Recipe recipe;
   apply_document(recipe, parse_toml(text, source), source);
@@ -300,7 +307,8 @@ std::string to_toml(const Recipe& recipe) {
     const auto dot = full.find('.');
     const std::string section = dot == std::string::npos ? "" : full.substr(0, dot);
     if (section != table) text += fmt::format("\n[{}]\n", table = section);
-    text += fmt::format("{} = {}\n", dot == std::string::npos ? full : full.substr(dot + 1), toml_text(member));
+    text +=
+        fmt::format("{} = {}\n", dot == std::string::npos ? full : full.substr(dot + 1), toml_text(member));
   });
   for (const nn::FormatRule& rule : recipe.layers) {
     const nn::LayerFormat& format = rule.format;
@@ -319,11 +327,13 @@ std::string to_toml(const Recipe& recipe) {
 std::vector<FieldHelp> recipe_help() {
   const Recipe defaults;
   std::vector<FieldHelp> help;
-  visit_fields(defaults, [&](const char* key, const auto& member, const char* meaning, const auto&... choices) {
-    std::string text = meaning;
-    if constexpr (sizeof...(choices) == 1) text += fmt::format(" ({})", fmt::join(choices..., ", "));
-    help.push_back({key, toml_text(member), text});
-  });
+  visit_fields(defaults,
+               [&](const char* key, const auto& member, const char* meaning, const auto&... choices) {
+                 std::string text = meaning;
+                 if constexpr (sizeof...(choices) == 1)
+                   text += fmt::format(" ({})", fmt::join(choices..., ", "));
+                 help.push_back({key, toml_text(member), text});
+               });
   return help;
 }
 

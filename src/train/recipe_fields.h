@@ -1,5 +1,5 @@
-// Every key of a recipe, declared once: visit(recipe, visitor) calls visitor(key, member, meaning) or, for text with
-// a fixed set of values, visitor(key, member, meaning, values).
+// Every key of a recipe, declared once: visit(recipe, visitor) calls visitor(key, member, meaning) or, for
+// text with a fixed set of values, visitor(key, member, meaning, values).
 #pragma once
 
 #include <comera/train/recipe.h>
@@ -26,15 +26,18 @@ void visit_fields(RecipeType& recipe, Visitor&& visit) {
   visit("model.norm", m.norm, "layer norm after (as BERT) or before each part", Choices{"post", "pre"});
   visit("model.norm_epsilon", m.norm_epsilon, "added to the variance in layer norm");
   visit("model.dropout", m.dropout, "share of hidden entries dropped while training, 0 to below 1");
-  visit("model.attention_dropout", m.attention_dropout, "share of attention probabilities dropped while training");
+  visit("model.attention_dropout", m.attention_dropout,
+        "share of attention probabilities dropped while training");
   visit("model.table_std", m.table_std, "standard deviation of embedding tables at the start");
-  visit("model.pooling", m.pooling, "classifier: the first token, or the mean of all", Choices{"first", "mean"});
+  visit("model.pooling", m.pooling, "classifier: the first token, or the mean of all",
+        Choices{"first", "mean"});
   visit("model.pooler", m.pooler, "classifier: a width x width layer with tanh before the head");
   visit("model.zero_residual", m.zero_residual, "compressed residual outputs start at zero");
 
   auto& d = recipe.data;
   visit("data.source", d.source,
-        "layout of the files: python (functions of the installed packages, no files needed), text (plain text for "
+        "layout of the files: python (functions of the installed packages, no files needed), text (plain "
+        "text for "
         "language models), table (columns as named below), or a known one",
         Choices{"python", "text", "table", "nli", "multinli", "sst2", "mrpc", "rte", "qnli", "cola"});
   visit("data.train", d.train, "training files (one, or several for text)");
@@ -46,13 +49,15 @@ void visit_fields(RecipeType& recipe, Visitor&& visit) {
   visit("data.max_length", d.max_length, "tokens a sample, special tokens included; longer ones are cut");
   visit("data.pad_to_max", d.pad_to_max, "pad every batch to max_length instead of to its longest sample");
   visit("data.bucket", d.bucket, "batches of samples of similar length");
-  visit("data.tokenizer", d.tokenizer, "wordpiece (needs data.vocabulary) or sentencepiece (trained on the data)",
+  visit("data.tokenizer", d.tokenizer,
+        "wordpiece (needs data.vocabulary) or sentencepiece (trained on the data)",
         Choices{"wordpiece", "sentencepiece"});
   visit("data.vocabulary", d.vocabulary, "wordpiece: vocabulary file, one token a line");
   visit("data.lowercase", d.lowercase, "wordpiece: lower-case and strip accents");
   visit("data.vocabulary_size", d.vocabulary_size, "sentencepiece: tokens");
   visit("data.mask_share", d.mask_share, "masked head: share of tokens to predict");
-  visit("data.python", d.python, "python source: interpreter whose packages are read; empty = COMERA_PYTHON or python3");
+  visit("data.python", d.python,
+        "python source: interpreter whose packages are read; empty = COMERA_PYTHON or python3");
   visit("data.cache", d.cache, "folder of prepared data");
 
   auto& t = recipe.train;
@@ -60,10 +65,12 @@ void visit_fields(RecipeType& recipe, Visitor&& visit) {
         Choices{"compressed", "dense"});
   visit("train.steps", t.steps, "optimiser steps");
   visit("train.batch_size", t.batch_size, "samples a step");
-  visit("train.micro_batches", t.micro_batches, "parts a step's batch is computed in; must divide batch_size");
+  visit("train.micro_batches", t.micro_batches,
+        "parts a step's batch is computed in; must divide batch_size");
   visit("train.seed", t.seed, "decides starting values, order and dropout");
   visit("train.learning_rate", t.learning_rate, "peak learning rate");
-  visit("train.core_learning_rate", t.core_learning_rate, "peak rate of tensor-train cores; 0 = learning_rate");
+  visit("train.core_learning_rate", t.core_learning_rate,
+        "peak rate of tensor-train cores; 0 = learning_rate");
   visit("train.scale_learning_rate", t.scale_learning_rate,
         "peak rate of rank scales; 0 = large enough to reach zero in the early stage");
   visit("train.weight_decay", t.weight_decay, "decoupled decay of dense matrices a unit of learning rate");
@@ -72,9 +79,11 @@ void visit_fields(RecipeType& recipe, Visitor&& visit) {
   visit("train.epsilon", t.epsilon, "AdamW: added to the root of the second moment");
   visit("train.clip", t.clip, "largest norm of the whole gradient; 0 = no clipping");
   visit("train.warmup", t.warmup, "share of the steps over which the rate rises from 0");
-  visit("train.decay", t.decay, "shape of the rate after the warm-up", Choices{"cosine", "linear", "constant"});
+  visit("train.decay", t.decay, "shape of the rate after the warm-up",
+        Choices{"cosine", "linear", "constant"});
   visit("train.evaluate_every", t.evaluate_every, "steps between evaluations; 0 = only at the end");
-  visit("train.evaluate_samples", t.evaluate_samples, "held-out samples an evaluation while training; 0 = all");
+  visit("train.evaluate_samples", t.evaluate_samples,
+        "held-out samples an evaluation while training; 0 = all");
   visit("train.save_every", t.save_every, "steps between checkpoints; 0 = only at the end");
   visit("train.log_every", t.log_every, "steps between progress lines");
   visit("train.threads", t.threads, "threads; 0 = OMP_NUM_THREADS or the available cores");
@@ -82,8 +91,10 @@ void visit_fields(RecipeType& recipe, Visitor&& visit) {
 
   auto& r = recipe.rank;
   visit("rank.adapt", r.adapt, "find and cut ranks while training");
-  visit("rank.rule", r.rule, "count prices, or the rule of the CoMERA paper", Choices{"count_prices", "published"});
-  visit("rank.gamma", r.gamma, "price of the whole compressible size, as a share of the loss of a uniform guess; 0 = none");
+  visit("rank.rule", r.rule, "count prices, or the rule of the CoMERA paper",
+        Choices{"count_prices", "published"});
+  visit("rank.gamma", r.gamma,
+        "price of the whole compressible size, as a share of the loss of a uniform guess; 0 = none");
   visit("rank.early_end", r.early_end, "with a target: share of the steps after which cuts towards it begin");
   visit("rank.cut_every", r.cut_every, "steps between cuts");
   visit("rank.target_parameters", r.target_parameters,

@@ -11,7 +11,8 @@ namespace comera::train {
 namespace {
 
 constexpr const char* kCsvHeader =
-    "step,loss,accuracy,gradient_norm,learning_rate,seconds,tokens,parameters,compression,median_rank,peak_bytes\n";
+    "step,loss,accuracy,gradient_norm,learning_rate,seconds,tokens,parameters,compression,median_rank,peak_"
+    "bytes\n";
 
 // Keeps the lines of earlier steps; `step_of` reads a line's step, or -1 for lines to keep whatever the step.
 void keep_until(const std::filesystem::path& path, std::int64_t step,
@@ -34,12 +35,14 @@ std::int64_t jsonl_step(const std::string& line) {
 }
 std::int64_t csv_step(const std::string& line) {
   if (line.rfind("step,", 0) == 0) return -1;
-  const bool whole = std::count(line.begin(), line.end(), ',') == std::count(kCsvHeader, kCsvHeader + std::strlen(kCsvHeader), ',');
+  const bool whole = std::count(line.begin(), line.end(), ',') ==
+                     std::count(kCsvHeader, kCsvHeader + std::strlen(kCsvHeader), ',');
   return whole ? std::strtoll(line.c_str(), nullptr, 10) : std::numeric_limits<std::int64_t>::max();
 }
 
 struct AppendFile {
-  explicit AppendFile(const std::filesystem::path& path) : path(path.string()), handle(std::fopen(path.c_str(), "ae")) {
+  explicit AppendFile(const std::filesystem::path& path)
+      : path(path.string()), handle(std::fopen(path.c_str(), "ae")) {
     check(handle != nullptr, "{}: cannot write: {}", this->path, std::strerror(errno));
   }
   ~AppendFile() { std::fclose(handle); }
@@ -100,9 +103,9 @@ RunLog::~RunLog() = default;
 
 void RunLog::step(const StepRecord& r) {
   files_->jsonl.line(r.to_json().dump() + "\n");
-  files_->csv.line(fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{:.6g},{:g},{}\n", r.step, r.loss, r.accuracy,
-                               r.gradient_norm, r.learning_rate, r.seconds, r.tokens, r.parameters, r.compression,
-                               r.median_rank, r.peak_bytes));
+  files_->csv.line(fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{:.6g},{:g},{}\n", r.step, r.loss,
+                               r.accuracy, r.gradient_norm, r.learning_rate, r.seconds, r.tokens,
+                               r.parameters, r.compression, r.median_rank, r.peak_bytes));
 }
 
 void RunLog::event(std::int64_t step, const std::string& kind, const Json& what) {
@@ -117,12 +120,14 @@ std::string ProgressLine::add(const StepRecord& record) {
   if (window_.size() > kWindow) window_.pop_front();
   double loss = 0, accuracy = 0, seconds = 0;
   std::int64_t tokens = 0;
-  for (const StepRecord& r : window_) loss += r.loss, accuracy += r.accuracy, seconds += r.seconds, tokens += r.tokens;
+  for (const StepRecord& r : window_)
+    loss += r.loss, accuracy += r.accuracy, seconds += r.seconds, tokens += r.tokens;
   const double n = window_.size();
-  std::string line = fmt::format("step {}/{}  loss {:.3f}  acc {:.3f}  {:.3f} s  {} tok/s  params {}", record.step,
-                                 steps_, loss / n, accuracy / n, step_seconds(), format_count(tokens / seconds),
-                                 format_count(record.parameters));
-  if (record.median_rank > 0) line += fmt::format(" ({:.1f}x)  rank {:g}", record.compression, record.median_rank);
+  std::string line = fmt::format("step {}/{}  loss {:.3f}  acc {:.3f}  {:.3f} s  {} tok/s  params {}",
+                                 record.step, steps_, loss / n, accuracy / n, step_seconds(),
+                                 format_count(tokens / seconds), format_count(record.parameters));
+  if (record.median_rank > 0)
+    line += fmt::format(" ({:.1f}x)  rank {:g}", record.compression, record.median_rank);
   return line + fmt::format("  peak {}  eta {}", format_bytes(record.peak_bytes),
                             format_duration((steps_ - record.step) * seconds / n));
 }
@@ -134,18 +139,19 @@ double ProgressLine::step_seconds() const {
 }
 
 std::string layer_table(const nn::Model& model) {
-  std::string table =
-      fmt::format("{:<34} {:<9} {:<22} {:<26} {:>10} {:>11} {:>7}\n", "layer", "format", "digits", "ranks", "parameters",
-                  "dense", "ratio");
+  std::string table = fmt::format("{:<34} {:<9} {:<22} {:<26} {:>10} {:>11} {:>7}\n", "layer", "format",
+                                  "digits", "ranks", "parameters", "dense", "ratio");
   for (const nn::LayerInfo& layer : model.layers()) {
     std::string digits = "-", ranks = "-";
     if (layer.shape) {
-      digits = fmt::format("{} x {}", fmt::join(layer.shape->row_digits, ","), fmt::join(layer.shape->col_digits, ","));
+      digits = fmt::format("{} x {}", fmt::join(layer.shape->row_digits, ","),
+                           fmt::join(layer.shape->col_digits, ","));
       ranks = fmt::format("{}", fmt::join(layer.shape->ranks, ","));
     }
-    table += fmt::format("{:<34} {:<9} {:<22} {:<26} {:>10} {:>11} {:>6.1f}x\n", layer.name, layer.format, digits, ranks,
-                         layer.parameters, layer.dense_parameters,
-                         static_cast<double>(layer.dense_parameters) / std::max<std::int64_t>(1, layer.parameters));
+    table += fmt::format(
+        "{:<34} {:<9} {:<22} {:<26} {:>10} {:>11} {:>6.1f}x\n", layer.name, layer.format, digits, ranks,
+        layer.parameters, layer.dense_parameters,
+        static_cast<double>(layer.dense_parameters) / std::max<std::int64_t>(1, layer.parameters));
     if (!layer.warning.empty()) table += fmt::format("  warning: {}\n", layer.warning);
   }
   return table;

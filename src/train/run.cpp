@@ -16,19 +16,23 @@ constexpr std::size_t kEdgeSteps = 20;  // steps whose median stands for the sta
 
 // Keys that may differ between a run and its continuation: none of them changes a bit of the result.
 bool may_differ(const std::string& line) {
-  for (const char* key : {"log_every", "save_every", "evaluate_every", "evaluate_samples", "threads", "cache", "python"})
+  for (const char* key :
+       {"log_every", "save_every", "evaluate_every", "evaluate_samples", "threads", "cache", "python"})
     if (line.rfind(std::string(key) + " = ", 0) == 0) return true;
   return false;
 }
 
-void check_same_recipe(const Recipe& recipe, const io::Checkpoint& checkpoint, const std::filesystem::path& path) {
+void check_same_recipe(const Recipe& recipe, const io::Checkpoint& checkpoint,
+                       const std::filesystem::path& path) {
   check(checkpoint.state.contains("recipe") && checkpoint.state["recipe"].is_string(),
         "{}: not a checkpoint of a comera run", path.string());
   std::istringstream now(to_toml(recipe)), then(checkpoint.state["recipe"].get<std::string>());
   for (std::string a, b; true;) {
-    const bool more_now = static_cast<bool>(std::getline(now, a)), more_then = static_cast<bool>(std::getline(then, b));
+    const bool more_now = static_cast<bool>(std::getline(now, a)),
+               more_then = static_cast<bool>(std::getline(then, b));
     check(more_now == more_then && (!more_now || a == b || (may_differ(a) && may_differ(b))),
-          "{}: the recipe has changed since: '{}' now, '{}' then; resume with the same recipe, or give another --out",
+          "{}: the recipe has changed since: '{}' now, '{}' then; resume with the same recipe, or give "
+          "another --out",
           path.string(), more_now ? a : "end", more_then ? b : "end");
     if (!more_now) return;
   }
@@ -51,7 +55,8 @@ class Edges {
  private:
   static Json medians(const std::deque<StepRecord>& records) {
     std::vector<double> seconds, bytes;
-    for (const StepRecord& r : records) seconds.push_back(r.seconds), bytes.push_back(static_cast<double>(r.peak_bytes));
+    for (const StepRecord& r : records)
+      seconds.push_back(r.seconds), bytes.push_back(static_cast<double>(r.peak_bytes));
     return {{"seconds", median(seconds)}, {"bytes", median(bytes)}};
   }
   Json kept_;
@@ -98,10 +103,11 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     const Metric& main = evaluation->main();
     log.event(trainer.steps(), "evaluation", evaluation->to_json());
     options.say(fmt::format("step {}  held-out {} {:.4f} (baseline {:.4f}), loss {:.4f} over {} predictions",
-                            trainer.steps(), main.name, main.value, main.baseline, evaluation->find("loss").value,
-                            evaluation->samples));
-    const bool better = best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
-                                                                      : main.value < best_json["value"].get<double>());
+                            trainer.steps(), main.name, main.value, main.baseline,
+                            evaluation->find("loss").value, evaluation->samples));
+    const bool better =
+        best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
+                                                      : main.value < best_json["value"].get<double>());
     if (!better || !trainer.meets_target()) return;
     best_json = {{"name", main.name}, {"value", main.value}, {"step", trainer.steps()}};
     save(best);
@@ -126,15 +132,16 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     if (record.step % recipe.train.log_every == 0 || record.step == recipe.train.steps) options.say(line);
     say_events();
     const bool end = record.step == recipe.train.steps;
-    if (recipe.train.evaluate_every && record.step % recipe.train.evaluate_every == 0 && !end && task.held_out)
+    if (recipe.train.evaluate_every && record.step % recipe.train.evaluate_every == 0 && !end &&
+        task.held_out)
       evaluate(recipe.train.evaluate_samples);
     if (recipe.train.save_every && record.step % recipe.train.save_every == 0 && !end) save(last);
   }
   if (!interrupted && task.held_out && evaluated_at != trainer.steps()) evaluate(0);
   save(last);
   if (interrupted)
-    options.say(fmt::format("stopped at step {}/{}; `comera train ... --out {} --resume` goes on", trainer.steps(),
-                            recipe.train.steps, options.out.string()));
+    options.say(fmt::format("stopped at step {}/{}; `comera train ... --out {} --resume` goes on",
+                            trainer.steps(), recipe.train.steps, options.out.string()));
 
   const nn::ModelSize size = nn::model_size(trainer.model());
   Json ranks = Json::object();
@@ -157,11 +164,13 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
       {"peak_bytes", peak > options.idle_bytes ? peak - options.idle_bytes : 0},
       {"step_peak_bytes", {{"first", first["bytes"]}, {"last", last_steps["bytes"]}}},
       {"ranks", ranks},
-      {"data", {{"train_samples", task.train->size()},
-                {"held_out_samples", task.held_out ? task.held_out->size() : 0},
-                {"train_hash", hex(task.train->content_hash())},
-                {"held_out_hash", task.held_out ? hex(task.held_out->content_hash()) : ""}}},
-      {"machine", {{"processor", cpu_name()}, {"threads", torch::get_num_threads()}, {"torch", TORCH_VERSION}}}};
+      {"data",
+       {{"train_samples", task.train->size()},
+        {"held_out_samples", task.held_out ? task.held_out->size() : 0},
+        {"train_hash", hex(task.train->content_hash())},
+        {"held_out_hash", task.held_out ? hex(task.held_out->content_hash()) : ""}}},
+      {"machine",
+       {{"processor", cpu_name()}, {"threads", torch::get_num_threads()}, {"torch", TORCH_VERSION}}}};
   write_file(options.out / "summary.json", summary.dump(2) + "\n");
   return summary;
 }

@@ -12,7 +12,9 @@ constexpr const char* kTokenizer = "tokenizer";
 
 // The tokenizer's state may be binary, so it is stored as bytes.
 torch::Tensor bytes_tensor(const std::string& text) {
-  return torch::from_blob(const_cast<char*>(text.data()), {static_cast<std::int64_t>(text.size())}, torch::kUInt8).clone();
+  return torch::from_blob(const_cast<char*>(text.data()), {static_cast<std::int64_t>(text.size())},
+                          torch::kUInt8)
+      .clone();
 }
 
 using ByName = std::map<std::string, torch::Tensor>;
@@ -37,19 +39,20 @@ void fill_model(nn::Model& model, const io::Checkpoint& checkpoint) {
       return list;
     };
     const auto scales = gather("scales", weight.shape().bonds());
-    for (const auto& scale : scales) check(scale.dim() == 1, "rank scales of '{}' have {} dimensions", name, scale.dim());
+    for (const auto& scale : scales)
+      check(scale.dim() == 1, "rank scales of '{}' have {} dimensions", name, scale.dim());
     weight.replace(gather("cores", weight.shape().order()), scales);
   }
   for (auto& parameter : model.named_parameters()) {
     const torch::Tensor& saved = find(tensors, kModelPrefix + parameter.key());
-    check(saved.sizes() == parameter.value().sizes(), "tensor '{}' has sizes {}, its recipe says {}", parameter.key(),
-          fmt::join(saved.sizes(), "x"), fmt::join(parameter.value().sizes(), "x"));
+    check(saved.sizes() == parameter.value().sizes(), "tensor '{}' has sizes {}, its recipe says {}",
+          parameter.key(), fmt::join(saved.sizes(), "x"), fmt::join(parameter.value().sizes(), "x"));
     parameter.value().copy_(saved);
   }
 }
 
-void put_model(io::Checkpoint& checkpoint, const Recipe& recipe, const nn::Model& model, const data::Tokenizer& tokenizer,
-               const std::vector<std::string>& labels) {
+void put_model(io::Checkpoint& checkpoint, const Recipe& recipe, const nn::Model& model,
+               const data::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   checkpoint.state["recipe"] = to_toml(recipe);
   checkpoint.state["labels"] = labels;
   checkpoint.state["tokenizer"] = tokenizer.kind();
@@ -68,13 +71,15 @@ SavedModel load_model(const std::filesystem::path& path) {
     saved.labels = state.at("labels").get<std::vector<std::string>>();
     const ByName tensors(saved.checkpoint.tensors.begin(), saved.checkpoint.tensors.end());
     const torch::Tensor& text = find(tensors, kTokenizer);
-    check(text.scalar_type() == torch::kUInt8 && text.dim() == 1, "the tokenizer's state is not a list of bytes");
+    check(text.scalar_type() == torch::kUInt8 && text.dim() == 1,
+          "the tokenizer's state is not a list of bytes");
     saved.tokenizer = data::load_tokenizer(
         state.at("tokenizer").get<std::string>(),
         std::string_view(reinterpret_cast<const char*>(text.data_ptr<std::uint8_t>()), text.numel()));
     const auto classes = static_cast<std::int64_t>(saved.labels.size());
-    saved.model = std::make_shared<nn::Model>(model_options(saved.recipe, saved.tokenizer->vocabulary_size(), classes),
-                                              layer_rules(saved.recipe), saved.recipe.train.seed);
+    saved.model =
+        std::make_shared<nn::Model>(model_options(saved.recipe, saved.tokenizer->vocabulary_size(), classes),
+                                    layer_rules(saved.recipe), saved.recipe.train.seed);
     fill_model(*saved.model, saved.checkpoint);
   } catch (const nlohmann::json::exception& error) {
     fail("{}: not a checkpoint of a comera run: {}", path.string(), error.what());

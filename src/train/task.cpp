@@ -37,13 +37,14 @@ data::CorpusOptions corpus_options(const Recipe& recipe) {
 data::ClassificationSource source(const Recipe& recipe, const fs::path& path) {
   const DataRecipe& d = recipe.data;
   if (d.source != "table") return data::preset_source(d.source, path);
-  check(d.text.size() == 1 || d.text.size() == 2, "[data] data.text must name one column, or two for pairs, got {}",
-        d.text.size());
+  check(d.text.size() == 1 || d.text.size() == 2,
+        "[data] data.text must name one column, or two for pairs, got {}", d.text.size());
   check(!d.label.empty(), "[data] data.label must name the label column");
   return {.path = path, .format = {}, .text = d.text, .label = d.label, .header = d.header, .drop = ""};
 }
 
-// Text that a sentencepiece tokenizer is trained on: every line or function once, `add` may ignore what is too much.
+// Text that a sentencepiece tokenizer is trained on: every line or function once, `add` may ignore what is
+// too much.
 void training_text(const Recipe& recipe, const std::function<void(const std::string&)>& add) {
   const DataRecipe& d = recipe.data;
   if (d.source == "python") {
@@ -82,8 +83,8 @@ std::shared_ptr<const data::Tokenizer> trained_tokenizer(const Recipe& recipe, c
   const DataRecipe& d = recipe.data;
   data::SentencePieceOptions options;
   options.vocabulary_size = d.vocabulary_size;
-  const std::string key = fmt::format("sentencepiece 1 {} {} {} {}", d.source, source_key(recipe), options.vocabulary_size,
-                                      fmt::join(d.text, ","));
+  const std::string key = fmt::format("sentencepiece 1 {} {} {} {}", d.source, source_key(recipe),
+                                      options.vocabulary_size, fmt::join(d.text, ","));
   const fs::path cached = fs::path(d.cache) / fmt::format("tokenizer-{}.model", hex(hash_bytes(key)));
   if (fs::exists(cached)) {
     try {
@@ -92,7 +93,8 @@ std::shared_ptr<const data::Tokenizer> trained_tokenizer(const Recipe& recipe, c
       say(fmt::format("warning: {}: {}; it is trained again", cached.string(), error.what()));
     }
   }
-  say(fmt::format("training a tokenizer of {} tokens on the data (once; kept in {})", d.vocabulary_size, d.cache));
+  say(fmt::format("training a tokenizer of {} tokens on the data (once; kept in {})", d.vocabulary_size,
+                  d.cache));
   data::SentencePieceTrainer trainer(options);
   training_text(recipe, [&](const std::string& text) { trainer.add(text); });
   auto tokenizer = trainer.train();
@@ -129,8 +131,8 @@ data::Dataset prepare(const Recipe& recipe, const std::vector<std::string>& file
 
 void check_task(const Recipe& recipe) {
   const bool classifier = recipe.model.head == "classifier", text = recipe.data.source == "text";
-  check(classifier != text, "[data] data.source = \"{}\" does not fit model.head = \"{}\": {}", recipe.data.source,
-        recipe.model.head,
+  check(classifier != text, "[data] data.source = \"{}\" does not fit model.head = \"{}\": {}",
+        recipe.data.source, recipe.model.head,
         classifier ? "a classifier needs labelled rows" : "a token head needs data.source = \"text\"");
   check(recipe.data.source == "python" || !recipe.data.train.empty(), "[data] data.train names no file");
 }
@@ -158,12 +160,14 @@ Task make_task(const Recipe& recipe, const Say& say) {
     task.tokenizer = trained_tokenizer(recipe, say);
   }
   if (d.source == "python") {
-    data::PreparedCorpus corpus = data::prepare_corpus(corpus_options(recipe), *task.tokenizer, prepare_options(recipe, say));
+    data::PreparedCorpus corpus =
+        data::prepare_corpus(corpus_options(recipe), *task.tokenizer, prepare_options(recipe, say));
     for (const auto& entry : corpus.summary.classes) task.labels.push_back(entry.name);
-    task.notes.push_back(fmt::format(
-        "corpus: {} functions in {} files; {} classes, {} training and {} held-out functions, majority baseline {:.1f}%",
-        corpus.summary.functions, corpus.summary.files, task.classes(), corpus.summary.train(),
-        corpus.summary.held_out(), 100 * corpus.summary.majority_baseline()));
+    task.notes.push_back(
+        fmt::format("corpus: {} functions in {} files; {} classes, {} training and {} held-out functions, "
+                    "majority baseline {:.1f}%",
+                    corpus.summary.functions, corpus.summary.files, task.classes(), corpus.summary.train(),
+                    corpus.summary.held_out(), 100 * corpus.summary.majority_baseline()));
     task.train = std::move(corpus.train);
     task.held_out = std::move(corpus.held_out);
   } else {
@@ -180,16 +184,19 @@ Task make_task(const Recipe& recipe, const Say& say) {
 }
 
 Task make_evaluation_task(const Recipe& recipe, std::shared_ptr<const data::Tokenizer> tokenizer,
-                          const std::vector<std::string>& labels, const std::vector<std::string>& files, const Say& say) {
+                          const std::vector<std::string>& labels, const std::vector<std::string>& files,
+                          const Say& say) {
   check_task(recipe);
   Task task;
   task.tokenizer = std::move(tokenizer);
   task.labels = labels;
   if (recipe.data.source == "python" && files.empty()) {
-    data::PreparedCorpus corpus = data::prepare_corpus(corpus_options(recipe), *task.tokenizer, prepare_options(recipe, say));
+    data::PreparedCorpus corpus =
+        data::prepare_corpus(corpus_options(recipe), *task.tokenizer, prepare_options(recipe, say));
     std::vector<std::string> found;
     for (const auto& entry : corpus.summary.classes) found.push_back(entry.name);
-    check(found == labels, "[eval] the installed packages give other classes ({}) than the model was trained on ({})",
+    check(found == labels,
+          "[eval] the installed packages give other classes ({}) than the model was trained on ({})",
           fmt::join(found, ", "), fmt::join(labels, ", "));
     task.held_out = std::move(corpus.held_out);
   } else {

@@ -20,7 +20,9 @@ namespace {
 constexpr std::uint64_t kMaskSite = ~std::uint64_t{0};  // apart from the model's own sites
 constexpr std::int64_t kProbeSamples = 128;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 data::LoaderOptions loader_options(const Recipe& recipe, const data::Tokenizer& tokenizer) {
   return {.batch_size = recipe.train.batch_size,
@@ -36,12 +38,14 @@ optim::Schedule schedule(const Recipe& recipe) {
           .decay = optim::parse_decay(recipe.train.decay)};
 }
 
-// Groups: cores and scales have rates of their own; decay only touches dense matrices (and low-rank ones have none).
+// Groups: cores and scales have rates of their own; decay only touches dense matrices (and low-rank ones have
+// none).
 std::vector<optim::Group> parameter_groups(const Recipe& recipe) {
   const TrainRecipe& t = recipe.train;
-  const double early = recipe.rank.target_parameters || recipe.rank.target_bytes || recipe.rank.target_loss > 0
-                           ? recipe.rank.early_end
-                           : 0.8;
+  const double early =
+      recipe.rank.target_parameters || recipe.rank.target_bytes || recipe.rank.target_loss > 0
+          ? recipe.rank.early_end
+          : 0.8;
   const double scale_rate =
       t.scale_learning_rate > 0
           ? t.scale_learning_rate
@@ -98,8 +102,8 @@ struct Trainer::State {
       : recipe(recipe), task(task), overfit(overfit), device(recipe.train.device) {}
 
   BatchOptions batch_options() const {
-    return {model->options().head, recipe.data.mask_share, task.tokenizer->special(), task.tokenizer->vocabulary_size(),
-            device};
+    return {model->options().head, recipe.data.mask_share, task.tokenizer->special(),
+            task.tokenizer->vocabulary_size(), device};
   }
   EvaluateOptions evaluate_options(std::int64_t samples) const {
     return {.batch = batch_options(), .max_length = recipe.data.max_length, .samples = samples};
@@ -125,17 +129,19 @@ Trainer::Trainer(const Recipe& recipe, const Task& task, bool overfit_batch, con
   if (overfit_batch) s.recipe.model.dropout = s.recipe.model.attention_dropout = 0;
   check(task.train.has_value(), "[train] no training data: set data.train");
   const std::int64_t vocabulary = task.tokenizer->vocabulary_size();
-  s.model = std::make_shared<nn::Model>(model_options(s.recipe, vocabulary, task.classes()), layer_rules(s.recipe),
-                                        s.recipe.train.seed);
+  s.model = std::make_shared<nn::Model>(model_options(s.recipe, vocabulary, task.classes()),
+                                        layer_rules(s.recipe), s.recipe.train.seed);
   if (resume) fill_model(*s.model, *resume);
   s.model->to(s.device);
-  optim::AdamWOptions options{recipe.train.beta1, recipe.train.beta2, recipe.train.epsilon, recipe.train.clip};
-  s.optimiser = std::make_unique<optim::AdamW>(optimiser_parameters(*s.model), parameter_groups(s.recipe), options);
+  optim::AdamWOptions options{recipe.train.beta1, recipe.train.beta2, recipe.train.epsilon,
+                              recipe.train.clip};
+  s.optimiser =
+      std::make_unique<optim::AdamW>(optimiser_parameters(*s.model), parameter_groups(s.recipe), options);
   const std::int64_t classes = s.model->options().head == nn::Head::classifier ? task.classes() : vocabulary;
   if (auto trains = s.model->trains(); s.recipe.rank.adapt && !trains.empty()) {
     rank::Probe probe{[state = state_.get()] { return state->probe_loss(); }};
-    s.ranks = std::make_unique<rank::Controller>(std::move(trains), rank_options(s.recipe, classes), std::move(probe),
-                                                 s.model->dependencies());
+    s.ranks = std::make_unique<rank::Controller>(std::move(trains), rank_options(s.recipe, classes),
+                                                 std::move(probe), s.model->dependencies());
   }
   s.loader = std::make_unique<data::Loader>(*task.train, loader_options(s.recipe, *task.tokenizer));
   if (resume) restore(*resume);
@@ -156,7 +162,8 @@ StepRecord Trainer::step() {
   std::vector<ModelBatch> parts;
   std::int64_t targets = 0;
   StepRecord record;
-  for (std::int64_t i = 0, size = batch.size / s.recipe.train.micro_batches; i < s.recipe.train.micro_batches; ++i) {
+  for (std::int64_t i = 0, size = batch.size / s.recipe.train.micro_batches; i < s.recipe.train.micro_batches;
+       ++i) {
     parts.push_back(make_batch(batch, i * size, size, s.batch_options(), random_key(seed, step, kMaskSite)));
     targets += parts.back().target_count;
     record.tokens += parts.back().tokens;
@@ -176,7 +183,8 @@ StepRecord Trainer::step() {
   {
     nn::FactorScope factors(*s.model);
     for (const ModelBatch& part : parts) {
-      const nn::LossSum sums = nn::cross_entropy_sum(s.model->logits(part.input, context_of(part)), part.targets);
+      const nn::LossSum sums =
+          nn::cross_entropy_sum(s.model->logits(part.input, context_of(part)), part.targets);
       (sums.loss / std::max<std::int64_t>(1, targets)).backward();
       loss_sum = loss_sum.defined() ? loss_sum + sums.loss.detach() : sums.loss.detach();
       correct = correct.defined() ? correct + sums.correct : sums.correct;
@@ -197,9 +205,12 @@ StepRecord Trainer::step() {
     std::string culprit;
     for (const ModelBatch& part : parts)
       if (culprit.empty()) culprit = s.model->first_not_finite(part.input, context_of(part));
-    fail("[train] step {}: the loss is {:g} and the gradient's norm {:g}; first value that is not finite: {}. The "
-         "weights were not changed by this step; lower train.learning_rate, or look at the data of this step",
-         s.steps + 1, record.loss, record.gradient_norm, culprit.empty() ? "none when computed again" : culprit);
+    fail(
+        "[train] step {}: the loss is {:g} and the gradient's norm {:g}; first value that is not finite: {}. "
+        "The "
+        "weights were not changed by this step; lower train.learning_rate, or look at the data of this step",
+        s.steps + 1, record.loss, record.gradient_norm,
+        culprit.empty() ? "none when computed again" : culprit);
   }
   s.values_changed();
   ++s.steps;
@@ -216,7 +227,8 @@ StepRecord Trainer::step() {
   record.compression = size.compression();
   std::vector<double> middles;
   for (const auto& [name, weight] : s.model->trains())
-    if (weight.shape().kind == format::Kind::tt) middles.push_back(weight.shape().rank(weight.shape().split() - 1));
+    if (weight.shape().kind == format::Kind::tt)
+      middles.push_back(weight.shape().rank(weight.shape().split() - 1));
   record.median_rank = median(middles);
   record.peak_bytes = peak_allocated_bytes();
   record.seconds = now() - start;
@@ -251,7 +263,8 @@ io::Checkpoint Trainer::save() const {
   put_model(checkpoint, s.recipe, *s.model, *s.task.tokenizer, s.task.labels);
   const auto add = [&](const std::string& part, const weights::SavedState& state) {
     checkpoint.state[part] = state.values;
-    for (const auto& [name, tensor] : state.tensors) checkpoint.tensors.emplace_back(part + "." + name, tensor);
+    for (const auto& [name, tensor] : state.tensors)
+      checkpoint.tensors.emplace_back(part + "." + name, tensor);
   };
   add("optimiser", s.optimiser->save());
   if (s.ranks) add("ranks", s.ranks->save());
@@ -271,10 +284,12 @@ void Trainer::restore(const io::Checkpoint& checkpoint) {
   try {
     const std::string data = state.at("data").get<std::string>();
     check(data == hex(s.task.train->content_hash()),
-          "the training data is not the one of the checkpoint (content hash {} now, {} then); resume with the same files",
+          "the training data is not the one of the checkpoint (content hash {} now, {} then); resume with "
+          "the same files",
           hex(s.task.train->content_hash()), data);
     s.steps = state.at("step").get<std::int64_t>();
-    s.loader->seek({state.at("loader").at("epoch").get<std::int64_t>(), state.at("loader").at("batch").get<std::int64_t>()});
+    s.loader->seek({state.at("loader").at("epoch").get<std::int64_t>(),
+                    state.at("loader").at("batch").get<std::int64_t>()});
   } catch (const nlohmann::json::exception& error) {
     fail("the checkpoint is not one of a run: {}", error.what());
   }

@@ -1,11 +1,11 @@
+#include "test_data.h"
+
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/data/tokenizer.h>
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
-
-#include "test_data.h"
 
 #include <string>
 #include <vector>
@@ -130,7 +130,8 @@ TEST(WordPiece, StateRestoresAnEqualTokenizer) {
     EXPECT_EQ(restored->encode("A É e"), tokenizer->encode("A É e"));
     EXPECT_EQ(restored->vocabulary_size(), 8);
     const SpecialTokens special = restored->special();
-    EXPECT_EQ((Ids{special.pad, special.unknown, special.cls, special.sep, special.mask}), Ids({7, 5, 4, 3, 1}));
+    EXPECT_EQ((Ids{special.pad, special.unknown, special.cls, special.sep, special.mask}),
+              Ids({7, 5, 4, 3, 1}));
   }
 }
 
@@ -156,12 +157,14 @@ TEST(Vocabulary, RefusalsNameFileAndLine) {
             "vocab.txt: no token [UNK] among 5; add a line [UNK]");
   EXPECT_EQ(refusal(kSpecial + "a\xFF\n"),
             "vocab.txt:6: byte 2 is not valid UTF-8; convert the vocabulary to UTF-8");
-  EXPECT_EQ(refusal(kSpecial + "text\tlabel\n"),
-            "vocab.txt:6: token with a space or control character at byte 5; is this a vocabulary with one token a "
-            "line?");
+  EXPECT_EQ(
+      refusal(kSpecial + "text\tlabel\n"),
+      "vocab.txt:6: token with a space or control character at byte 5; is this a vocabulary with one token a "
+      "line?");
   EXPECT_EQ(refusal(kSpecial + std::string("a\0b\n", 4)).substr(0, 12), "vocab.txt:6:");
   EXPECT_EQ(refusal(kSpecial + std::string(10'000'000, 'a')),
-            "vocab.txt:6: line of 10000000 bytes, but tokens have at most 402; is this a vocabulary with one token a "
+            "vocab.txt:6: line of 10000000 bytes, but tokens have at most 402; is this a vocabulary with one "
+            "token a "
             "line?");
 }
 

@@ -1,5 +1,6 @@
 #include <comera/base/error.h>
 #include <comera/nn/factor_scope.h>
+
 #include <gtest/gtest.h>
 
 using namespace comera;
@@ -44,7 +45,8 @@ TEST(FactorScope, GivesTheGradientsOfModulesAlone) {
   const auto scoped = gradients(model);
   ASSERT_EQ(alone.size(), scoped.size());
   for (std::size_t i = 0; i < alone.size(); ++i)
-    EXPECT_LT((alone[i] - scoped[i]).abs().max().item<double>(), 1e-12 * (1 + alone[i].abs().max().item<double>()));
+    EXPECT_LT((alone[i] - scoped[i]).abs().max().item<double>(),
+              1e-12 * (1 + alone[i].abs().max().item<double>()));
 }
 
 TEST(FactorScope, RanksCannotChangeInsideAndModulesWorkAloneAfterwards) {

@@ -1,5 +1,6 @@
 #include <comera/base/error.h>
 #include <comera/nn/layer_format.h>
+
 #include <gtest/gtest.h>
 
 using namespace comera;
@@ -28,8 +29,7 @@ TEST(LayerFormats, ARuleThatMatchesNothingNamesTheNearestLayer) {
 }
 
 TEST(LayerFormats, ARuleHiddenByAnEarlierOneIsSaid) {
-  LayerFormats formats(
-      std::vector<FormatRule>{{"*", {}}, {"head", {LayerKind::low_rank, {}, {}, 0, {4}}}});
+  LayerFormats formats(std::vector<FormatRule>{{"*", {}}, {"head", {LayerKind::low_rank, {}, {}, 0, {4}}}});
   formats.find("head");
   EXPECT_THROW(formats.check_all_used(), Error);
 }
@@ -44,7 +44,8 @@ TEST(LinearShape, ChosenDigitsAreBalancedWithTheLargeOnesOutside) {
 TEST(LinearShape, LowRankHasOneDigitASide) {
   const auto shape = linear_shape("x", 768, 3072, {LayerKind::low_rank, {}, {}, 0, {30}});
   EXPECT_EQ(shape.parameters(), 30 * (768 + 3072) + 30);
-  EXPECT_EQ(table_shape("t", 1000, 64, {LayerKind::low_rank, {}, {}, 0, {8}}).parameters(), 8 * (1000 + 64) + 8);
+  EXPECT_EQ(table_shape("t", 1000, 64, {LayerKind::low_rank, {}, {}, 0, {8}}).parameters(),
+            8 * (1000 + 64) + 8);
 }
 
 TEST(LinearShape, APrimeWidthIsSaid) {

@@ -1,6 +1,7 @@
 #include <comera/base/error.h>
 #include <comera/nn/factor_scope.h>
 #include <comera/nn/model.h>
+
 #include <gtest/gtest.h>
 
 using namespace comera;
@@ -11,8 +12,13 @@ namespace {
 ModelOptions small(Head head = Head::classifier) {
   ModelOptions options;
   options.vocabulary = 50, options.positions = 12, options.segments = 2, options.layers = 2;
-  options.encoder = {.width = 16, .heads = 2, .ffn = 24, .norm = NormPlace::pre, .norm_epsilon = 1e-6,
-                     .dropout = 0.2, .attention_dropout = 0.2};
+  options.encoder = {.width = 16,
+                     .heads = 2,
+                     .ffn = 24,
+                     .norm = NormPlace::pre,
+                     .norm_epsilon = 1e-6,
+                     .dropout = 0.2,
+                     .attention_dropout = 0.2};
   options.head = head;
   options.labels = 4;
   options.pooling = Pooling::mean;
@@ -41,13 +47,14 @@ Context context_for(std::vector<std::int64_t> lengths, std::vector<std::int64_t>
 TEST(Model, ReferenceConfigurationHasTheDesignsCounts) {
   ModelOptions options;  // the defaults are the reference
   const LayerFormat square{LayerKind::compressed, {12, 8, 8}, {8, 8, 12}, 0, {12, 30, 30, 30, 12}};
-  const Model model(options,
-                    {{"embedding.word", {LayerKind::compressed, {16, 20, 10, 10}, {4, 4, 8, 6}, 0, {32}}},
-                     {"encoder.*.attention.*", square},
-                     {"encoder.*.ffn.up", {LayerKind::compressed, {12, 8, 8}, {12, 16, 16}, 0, {12, 30, 30, 30, 16}}},
-                     {"encoder.*.ffn.down", {LayerKind::compressed, {16, 16, 12}, {8, 8, 12}, 0, {16, 30, 30, 30, 12}}},
-                     {"pooler", square}},
-                    1);
+  const Model model(
+      options,
+      {{"embedding.word", {LayerKind::compressed, {16, 20, 10, 10}, {4, 4, 8, 6}, 0, {32}}},
+       {"encoder.*.attention.*", square},
+       {"encoder.*.ffn.up", {LayerKind::compressed, {12, 8, 8}, {12, 16, 16}, 0, {12, 30, 30, 30, 16}}},
+       {"encoder.*.ffn.down", {LayerKind::compressed, {16, 16, 12}, {8, 8, 12}, 0, {16, 30, 30, 30, 12}}},
+       {"pooler", square}},
+      1);
   const ModelSize size = model_size(model);
   EXPECT_EQ(size.cores, 1'026'528);
   EXPECT_EQ(size.rank_scales, 4'362);
@@ -67,8 +74,8 @@ TEST(Model, ParameterNamesAreStable) {
   std::set<std::string> names;
   for (const auto& p : model.named_parameters()) EXPECT_TRUE(names.insert(p.key()).second);
   for (const char* name : {"embedding.word.cores.0", "embedding.word.scales.0", "embedding.position",
-                           "encoder.1.attention.query.cores.3", "encoder.0.ffn.up.bias", "pooler.scales.0", "head.weight",
-                           "final_norm.weight"})
+                           "encoder.1.attention.query.cores.3", "encoder.0.ffn.up.bias", "pooler.scales.0",
+                           "head.weight", "final_norm.weight"})
     EXPECT_TRUE(names.count(name)) << name;
 }
 
@@ -138,7 +145,8 @@ TEST(Model, NamesTheFirstPartThatIsNotFinite) {
 
 TEST(Model, TooManyTokensAreRefused) {
   Model model(small(), {}, 1);
-  EXPECT_THROW(model.logits({torch::zeros({1, 13}, torch::kInt64), {}, {}}, context_for({13}, {0}, false)), Error);
+  EXPECT_THROW(model.logits({torch::zeros({1, 13}, torch::kInt64), {}, {}}, context_for({13}, {0}, false)),
+               Error);
 }
 
 TEST(Model, DeadLayersWork) {
@@ -147,7 +155,8 @@ TEST(Model, DeadLayersWork) {
     if (!name.ends_with("ffn.down")) continue;
     auto shape = weight.shape();
     std::vector<torch::Tensor> cores, scales;
-    for (std::int64_t k = 0; k < shape.bonds(); ++k) scales.push_back(torch::ones({0})), shape.ranks[k + 1] = 0;
+    for (std::int64_t k = 0; k < shape.bonds(); ++k)
+      scales.push_back(torch::ones({0})), shape.ranks[k + 1] = 0;
     for (std::int64_t k = 0; k < shape.order(); ++k) cores.push_back(torch::zeros(shape.core_shape(k)));
     weight.replace(cores, scales);
   }

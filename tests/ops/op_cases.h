@@ -1,8 +1,9 @@
 // The one table of shapes that every check of the linear and table operators goes through.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <torch/torch.h>
+
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>

@@ -13,7 +13,8 @@
 namespace comera::rank {
 namespace {
 
-constexpr std::int64_t kSteps = 1200, kBatch = 64;
+constexpr std::int64_t kSteps = 1000, kBatch = 64;
+constexpr double kRate = 3e-2;
 const std::vector<std::int64_t> kIn = {4, 4}, kOut = {4, 4}, kTeacherRanks = {2, 3, 2};
 
 // Least over the bonds of sigma_min / sigma_max.
@@ -28,7 +29,7 @@ torch::Tensor teacher_matrix(std::uint64_t seed) {
   weights::TensorTrain teacher(format::tt(kIn, kOut, kTeacherRanks));
   for (std::uint64_t attempt = 0;; ++attempt) {
     weights::initialise_spectral(teacher, seed * 10'000 + attempt);
-    if (evenness(teacher) >= 0.45) return weights::materialize(teacher).detach();
+    if (evenness(teacher) >= 0.45) return 2 * weights::materialize(teacher).detach();
   }
 }
 
@@ -45,13 +46,15 @@ std::vector<std::int64_t> found_ranks(double gamma, std::uint64_t seed) {
     parameters.push_back({fmt::format("core{}", parameters.size()), core, "cores"});
   for (const auto& scale : student.scales())
     parameters.push_back({fmt::format("scale{}", parameters.size()), scale, "scales"});
-  const double scale_rate = scale_learning_rate(kSteps * 8 / 10);
-  optim::AdamW optimiser(parameters, {{"cores", 1e-2}, {"scales", scale_rate}});
+  // A scale moves by its rate times price / noise a step; four times the usual rate lets small prices arrive
+  // too.
+  const double scale_rate = 4 * scale_learning_rate(kSteps * 8 / 10);
+  optim::AdamW optimiser(parameters, {{"cores", kRate}, {"scales", scale_rate}});
   Controller ranks({{"student", student}}, {.gamma = gamma});
   auto generator = torch::make_generator<torch::CPUGeneratorImpl>(seed + 77);
   for (std::int64_t step = 1; step <= kSteps; ++step) {
     const double factor = optim::factor({.warm_up = 50, .decay = optim::Decay::cosine}, step - 1, kSteps);
-    optimiser.group("cores").learning_rate = 1e-2 * factor;
+    optimiser.group("cores").learning_rate = kRate * factor;
     optimiser.group("scales").learning_rate = scale_rate * std::min(1.0, step / 50.0);
     const torch::Tensor x = torch::randn({kBatch, w.size(0)}, generator);
     const torch::Tensor y = x.matmul(w) + 0.1 * torch::randn({kBatch, w.size(1)}, generator);
@@ -78,9 +81,10 @@ std::int64_t seeds_found(double gamma) {
   return found;
 }
 
+// In units of a loss that falls from about 2 to 0.01.
 class Planted : public testing::TestWithParam<double> {};
 TEST_P(Planted, RanksAreFound) { EXPECT_GE(seeds_found(GetParam()), 9); }
-INSTANTIATE_TEST_SUITE_P(Gamma, Planted, testing::Values(0.03, 0.1, 0.3));
+INSTANTIATE_TEST_SUITE_P(Gamma, Planted, testing::Values(0.1, 0.2, 0.5, 1.0));
 
 TEST(PlantedWithoutPrice, RanksAreNotFound) { EXPECT_EQ(seeds_found(0), 0); }
 

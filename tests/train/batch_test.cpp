@@ -1,5 +1,6 @@
 #include <comera/base/error.h>
 #include <comera/train/batch.h>
+
 #include <gtest/gtest.h>
 
 #include <map>
@@ -25,7 +26,10 @@ data::Batch batch_of(std::int64_t size, std::int64_t length) {
 }
 
 BatchOptions options(nn::Head head) {
-  return {.head = head, .mask_share = 0.15, .special = {.pad = 0, .unknown = 1, .cls = 2, .sep = 3, .mask = 4}, .vocabulary = 100};
+  return {.head = head,
+          .mask_share = 0.15,
+          .special = {.pad = 0, .unknown = 1, .cls = 2, .sep = 3, .mask = 4},
+          .vocabulary = 100};
 }
 
 }  // namespace
@@ -52,7 +56,8 @@ TEST(Batch, PartsOfABatchAreMaskedAsTheWhole) {
   const ModelBatch whole = make_batch(batch, 0, 8, options(nn::Head::masked), 5);
   const ModelBatch part = make_batch(batch, 4, 4, options(nn::Head::masked), 5);
   EXPECT_TRUE(torch::equal(whole.input.tokens.slice(0, 4, 8), part.input.tokens));
-  EXPECT_FALSE(torch::equal(whole.input.tokens, make_batch(batch, 0, 8, options(nn::Head::masked), 6).input.tokens));
+  EXPECT_FALSE(
+      torch::equal(whole.input.tokens, make_batch(batch, 0, 8, options(nn::Head::masked), 6).input.tokens));
 }
 
 TEST(Batch, NextTokenTargetsAreTheFollowingTokens) {

@@ -1,5 +1,6 @@
 #include <comera/base/error.h>
 #include <comera/train/metrics.h>
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +10,8 @@ using namespace comera::train;
 
 namespace {
 
-MetricSums of(const std::vector<std::pair<int, int>>& target_predicted, std::int64_t classes, double nats = 0.5) {
+MetricSums of(const std::vector<std::pair<int, int>>& target_predicted, std::int64_t classes,
+              double nats = 0.5) {
   MetricSums sums(classes);
   for (const auto& [target, predicted] : target_predicted) sums.add(target, predicted, nats);
   return sums;
@@ -19,7 +21,8 @@ MetricSums of(const std::vector<std::pair<int, int>>& target_predicted, std::int
 
 // 3 true positives, 1 false negative, 2 false positives, 4 true negatives.
 TEST(Metrics, TwoClassesByHand) {
-  const auto e = of({{1, 1}, {1, 1}, {1, 1}, {1, 0}, {0, 1}, {0, 1}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}, 2).classifier();
+  const auto e =
+      of({{1, 1}, {1, 1}, {1, 1}, {1, 0}, {0, 1}, {0, 1}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}, 2).classifier();
   EXPECT_DOUBLE_EQ(e.find("accuracy").value, 0.7);
   EXPECT_DOUBLE_EQ(e.find("accuracy").baseline, 0.6);
   EXPECT_DOUBLE_EQ(e.find("f1").value, 2 * 3.0 / (2 * 3 + 2 + 1));

@@ -1,11 +1,12 @@
+#include "test_data.h"
+
 #include <comera/base/error.h>
 #include <comera/train/recipe.h>
 #include <comera/train/trainer.h>
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
-
-#include "test_data.h"
 
 using namespace comera;
 using namespace comera::train;
@@ -25,7 +26,8 @@ std::string message(const std::string& text, const std::vector<std::string>& ove
 }  // namespace
 
 TEST(Recipe, UnknownKeysNameTheNearestAndTheLine) {
-  EXPECT_EQ(message("[model]\nlayer = 2\n"), "r.toml:2: unknown key 'model.layer'; did you mean 'model.layers'?");
+  EXPECT_EQ(message("[model]\nlayer = 2\n"),
+            "r.toml:2: unknown key 'model.layer'; did you mean 'model.layers'?");
   EXPECT_EQ(message("[train]\nlearning_rat = 1.0\n"),
             "r.toml:2: unknown key 'train.learning_rat'; did you mean 'train.learning_rate'?");
   EXPECT_NE(message("[moodel]\nlayers = 2\n").find("unknown key 'moodel'"), std::string::npos);
@@ -36,14 +38,16 @@ TEST(Recipe, UnknownKeysNameTheNearestAndTheLine) {
 TEST(Recipe, WrongTypesAndValuesAreRefused) {
   EXPECT_EQ(message("[model]\nlayers = \"two\"\n").substr(0, 9), "r.toml:2:");
   EXPECT_EQ(message("[model]\nwidth = 2.5\n"), "r.toml:2: model.width must be a whole number");
-  EXPECT_EQ(message("[model]\nnorm = \"middle\"\n"), "r.toml:2: model.norm cannot be 'middle'; use one of post, pre");
+  EXPECT_EQ(message("[model]\nnorm = \"middle\"\n"),
+            "r.toml:2: model.norm cannot be 'middle'; use one of post, pre");
   EXPECT_NE(message("[model]\nheads = 5\n").find("divisor"), std::string::npos);
   EXPECT_NE(message("[model]\ndropout = 1.0\n"), "no error");
   EXPECT_NE(message("[train]\nsteps = 0\n"), "no error");
   EXPECT_NE(message("[train]\nlearning_rate = nan\n"), "no error");
   EXPECT_NE(message("[train]\nmicro_batches = 5\n").find("divisor"), std::string::npos);
   EXPECT_NE(message("[[layers]]\nformat = \"compressed\"\n").find("needs match"), std::string::npos);
-  EXPECT_NE(message("[[layers]]\nmatch = \"a\"\nformat = \"compressed\"\n").find("needs ranks"), std::string::npos);
+  EXPECT_NE(message("[[layers]]\nmatch = \"a\"\nformat = \"compressed\"\n").find("needs ranks"),
+            std::string::npos);
   EXPECT_NE(message("layers = 3\n"), "no error");
   EXPECT_NE(message("[model\n"), "no error");
   EXPECT_NE(message("name = \"\xFF\"\n").find("UTF-8"), std::string::npos);
@@ -51,8 +55,10 @@ TEST(Recipe, WrongTypesAndValuesAreRefused) {
 }
 
 TEST(Recipe, OverridesTakeTomlValuesAndBareWords) {
-  const Recipe recipe = parse_recipe("", "r", {"model.layers=2", "train.learning_rate=1e-3", "data.train=a/b c.tsv",
-                                               "rank.adapt=false", "rank.target_parameters=\"500k\"", "model.norm=pre"});
+  const Recipe recipe =
+      parse_recipe("", "r",
+                   {"model.layers=2", "train.learning_rate=1e-3", "data.train=a/b c.tsv", "rank.adapt=false",
+                    "rank.target_parameters=\"500k\"", "model.norm=pre"});
   EXPECT_EQ(recipe.model.layers, 2);
   EXPECT_EQ(recipe.train.learning_rate, 1e-3);
   EXPECT_EQ(recipe.data.train, std::vector<std::string>{"a/b c.tsv"});
@@ -62,9 +68,10 @@ TEST(Recipe, OverridesTakeTomlValuesAndBareWords) {
 }
 
 TEST(Recipe, TheResolvedCopyReadsBackEqual) {
-  const Recipe recipe = parse_recipe("name = \"a \\\"quoted\\\" name\\n\"\n[train]\nlearning_rate = 3e-7\n"
-                                     "[[layers]]\nmatch = \"x.*\"\nformat = \"compressed\"\nin = [4, 4]\nranks = 8\n",
-                                     "r");
+  const Recipe recipe = parse_recipe(
+      "name = \"a \\\"quoted\\\" name\\n\"\n[train]\nlearning_rate = 3e-7\n"
+      "[[layers]]\nmatch = \"x.*\"\nformat = \"compressed\"\nin = [4, 4]\nranks = 8\n",
+      "r");
   EXPECT_EQ(to_toml(parse_recipe(to_toml(recipe), "copy")), to_toml(recipe));
   EXPECT_EQ(parse_recipe(to_toml(recipe), "copy").train.learning_rate, 3e-7);
 }

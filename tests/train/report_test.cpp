@@ -1,11 +1,12 @@
+#include "test_data.h"
+
 #include <comera/base/file.h>
 #include <comera/train/report.h>
+
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <sstream>
-
-#include "test_data.h"
 
 using namespace comera;
 using namespace comera::train;
@@ -14,7 +15,8 @@ namespace {
 
 StepRecord record(std::int64_t step) {
   StepRecord r;
-  r.step = step, r.loss = 1.5, r.seconds = 0.25, r.tokens = 100, r.parameters = 1'210'000, r.compression = 55, r.median_rank = 30;
+  r.step = step, r.loss = 1.5, r.seconds = 0.25, r.tokens = 100, r.parameters = 1'210'000, r.compression = 55,
+  r.median_rank = 30;
   r.peak_bytes = 212'000'000;
   return r;
 }
@@ -50,8 +52,9 @@ TEST(RunLog, AResumedRunReadsAsOne) {
 TEST(ProgressLine, SaysWhatPeopleAskFor) {
   ProgressLine progress(100);
   progress.add(record(1));
-  EXPECT_EQ(progress.add(record(2)), "step 2/100  loss 1.500  acc 0.000  0.250 s  400 tok/s  params 1.21M (55.0x)  rank 30  "
-                                     "peak 212.0 MB  eta 24s");
+  EXPECT_EQ(progress.add(record(2)),
+            "step 2/100  loss 1.500  acc 0.000  0.250 s  400 tok/s  params 1.21M (55.0x)  rank 30  "
+            "peak 212.0 MB  eta 24s");
 }
 
 TEST(Median, EvenOddAndEmpty) {

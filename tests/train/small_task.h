@@ -1,12 +1,12 @@
 // A task small enough to train in a test: the label is which of three words occurs most.
 #pragma once
 
+#include "test_data.h"
+
 #include <comera/base/file.h>
 #include <comera/base/random.h>
 #include <comera/data/dataset.h>
 #include <comera/train/task.h>
-
-#include "test_data.h"
 
 namespace comera::test {
 

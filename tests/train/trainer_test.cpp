@@ -1,12 +1,13 @@
+#include "small_task.h"
+
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/json.h>
 #include <comera/train/memory.h>
 #include <comera/train/saved_model.h>
 #include <comera/train/trainer.h>
-#include <gtest/gtest.h>
 
-#include "small_task.h"
+#include <gtest/gtest.h>
 
 using namespace comera;
 using namespace comera::train;
@@ -81,7 +82,8 @@ TEST(Trainer, MicroBatchesEqualOneBatch) {
 TEST(Trainer, OverfitsOneBatchToZero) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder);
-  Trainer trainer(test::small_recipe("", {"train.steps=250", "rank.adapt=false"}), task, /*overfit_batch=*/true);
+  Trainer trainer(test::small_recipe("", {"train.steps=250", "rank.adapt=false"}), task,
+                  /*overfit_batch=*/true);
   double loss = 0;
   while (trainer.steps() < 250) loss = trainer.step().loss;
   EXPECT_LT(loss, 0.02);
@@ -114,15 +116,17 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheCulpritAndTheWeightsAsTheyWere) {
     EXPECT_NE(std::string(error.what()).find("encoder.1.ffn.up.bias"), std::string::npos) << error.what();
   }
   const auto after = values(trainer);
-  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(torch::allclose(before[i], after[i], 0, 0, true));
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(torch::allclose(before[i], after[i], 0, 0, true));
 }
 
 TEST(Trainer, TokenHeadsTrain) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder, /*labelled=*/false);
   for (const char* head : {"next_token", "masked"}) {
-    Trainer trainer(test::small_recipe("", {fmt::format("model.head={}", head), "data.source=text", "rank.adapt=false"}),
-                    task);
+    Trainer trainer(
+        test::small_recipe("", {fmt::format("model.head={}", head), "data.source=text", "rank.adapt=false"}),
+        task);
     const double first = trainer.step().loss;
     run_to(trainer, 60);
     EXPECT_LT(trainer.step().loss, first) << head;
@@ -143,15 +147,18 @@ TEST(Trainer, CheckpointsOfOtherDataAreRefused) {
 TEST(Run, LeavesAllFilesAndASummaryWithTheAgreedKeys) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder);
-  const Recipe recipe = test::small_recipe("", {"train.steps=30", "train.evaluate_every=10", "train.save_every=10"});
+  const Recipe recipe =
+      test::small_recipe("", {"train.steps=30", "train.evaluate_every=10", "train.save_every=10"});
   RunOptions options;
   options.out = folder / "run";
   options.say = [](const std::string&) {};
   const Json summary = run_training(recipe, task, options);
-  for (const char* key : {"metric", "baseline_metric", "parameters", "compression", "step_seconds", "peak_bytes", "ranks"})
+  for (const char* key :
+       {"metric", "baseline_metric", "parameters", "compression", "step_seconds", "peak_bytes", "ranks"})
     EXPECT_TRUE(summary.contains(key)) << key;
   EXPECT_TRUE(summary["step_seconds"].contains("first") && summary["step_seconds"].contains("last"));
-  for (const char* file : {"recipe.toml", "metrics.jsonl", "metrics.csv", "events.jsonl", "last.ckpt", "best.ckpt", "summary.json"})
+  for (const char* file : {"recipe.toml", "metrics.jsonl", "metrics.csv", "events.jsonl", "last.ckpt",
+                           "best.ckpt", "summary.json"})
     EXPECT_TRUE(std::filesystem::exists(options.out / file)) << file;
   EXPECT_EQ(read_json(options.out / "summary.json")["steps"], 30);
 
@@ -161,7 +168,8 @@ TEST(Run, LeavesAllFilesAndASummaryWithTheAgreedKeys) {
   EXPECT_EQ(saved.tokenizer->vocabulary_size(), 32);
 }
 
-// A stop in the middle saves; going on gives the same end as never having stopped, and logs that read as one run.
+// A stop in the middle saves; going on gives the same end as never having stopped, and logs that read as one
+// run.
 TEST(Run, AStoppedRunGoesOnToTheSameEnd) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder);
@@ -182,7 +190,8 @@ TEST(Run, AStoppedRunGoesOnToTheSameEnd) {
   options.say = [](const std::string&) {};
   const Json end = run_training(recipe, task, options);
   EXPECT_FALSE(end["interrupted"].get<bool>());
-  const auto whole = io::load_checkpoint(folder / "whole/last.ckpt"), resumed = io::load_checkpoint(folder / "stopped/last.ckpt");
+  const auto whole = io::load_checkpoint(folder / "whole/last.ckpt"),
+             resumed = io::load_checkpoint(folder / "stopped/last.ckpt");
   ASSERT_EQ(whole.tensors.size(), resumed.tensors.size());
   for (std::size_t i = 0; i < whole.tensors.size(); ++i)
     EXPECT_TRUE(torch::equal(whole.tensors[i].second, resumed.tensors[i].second)) << whole.tensors[i].first;

@@ -19,7 +19,7 @@ struct ClassificationSource {
   std::optional<Format> format{};   ///< by extension when absent
   std::vector<std::string> text{};  ///< one column, or two for pairs
   std::string label{};              ///< column; empty for a file without labels
-  bool header = true;             ///< false: columns are "1", "2", ... by position
+  bool header = true;               ///< false: columns are "1", "2", ... by position
   std::string drop{};               ///< rows with this label are left out and counted ("-" in MultiNLI)
 };
 

@@ -64,8 +64,8 @@ struct PreparedCorpus {
 PreparedCorpus prepare_corpus(const CorpusOptions& corpus, const Tokenizer& tokenizer,
                               const PrepareOptions& options);
 
-/// Keys of sources for other caches (a trained tokenizer): they change when a path, size, time or option does,
-/// and cost no reading.
+/// Keys of sources for other caches (a trained tokenizer): they change when a path, size, time or option
+/// does, and cost no reading.
 std::uint64_t corpus_key(const CorpusOptions& corpus);
 std::uint64_t files_key(const std::vector<std::filesystem::path>& files);
 

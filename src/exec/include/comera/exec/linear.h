@@ -1,4 +1,5 @@
-// Runs the linear path in the order that is the default until a planner decides: two groups, split at the middle bond.
+// Runs the linear path in the order that is the default until a planner decides: two groups, split at the
+// middle bond.
 #pragma once
 
 #include <comera/weights/tensor_train.h>
@@ -11,8 +12,9 @@
 
 namespace comera::exec {
 
-/// Factors of several TT weights with equal shapes: A [layers, rows, r], B [layers, r, cols], padding removed.
-/// Differentiable with respect to cores and scales. Built once a step and used for any number of forwards.
+/// Factors of several TT weights with equal shapes: A [layers, rows, r], B [layers, r, cols], padding
+/// removed. Differentiable with respect to cores and scales. Built once a step and used for any number of
+/// forwards.
 std::tuple<torch::Tensor, torch::Tensor> build_factors(const std::vector<weights::TensorTrain>& weights);
 
 /// Y = (X A) B + bias for one weight's factors: x [..., rows] -> [..., cols].

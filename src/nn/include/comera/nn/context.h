@@ -1,4 +1,5 @@
-// What a forward needs besides weights and inputs: whether it trains, and what its random numbers are keyed by.
+// What a forward needs besides weights and inputs: whether it trains, and what its random numbers are keyed
+// by.
 #pragma once
 
 #include <comera/base/random.h>

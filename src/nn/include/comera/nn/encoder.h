@@ -52,7 +52,8 @@ class Attention : public torch::nn::Module {
 /// up, GELU, down.
 class FeedForward : public torch::nn::Module {
  public:
-  FeedForward(const std::string& name, const EncoderOptions& options, LayerFormats& formats, std::uint64_t key);
+  FeedForward(const std::string& name, const EncoderOptions& options, LayerFormats& formats,
+              std::uint64_t key);
   torch::Tensor forward(const torch::Tensor& x);
   std::shared_ptr<LinearBase> up, down;
 };
@@ -60,8 +61,8 @@ class FeedForward : public torch::nn::Module {
 class EncoderLayer : public torch::nn::Module {
  public:
   /// `site`: number of this layer's first random place; it uses three.
-  EncoderLayer(const std::string& name, const EncoderOptions& options, LayerFormats& formats, std::uint64_t key,
-               std::uint64_t site);
+  EncoderLayer(const std::string& name, const EncoderOptions& options, LayerFormats& formats,
+               std::uint64_t key, std::uint64_t site);
   torch::Tensor forward(const torch::Tensor& x, const Context& context);
   static constexpr std::uint64_t kSites = 3;
 

@@ -10,10 +10,10 @@
 
 namespace comera::nn {
 
-/// While it lives, the TT layers of `model` use factors built at its start, equal shapes as one batched product.
-/// Training: run any number of forwards and backwards (micro-batches add into the factors' gradients), then
-/// pull_back() once, which adds the gradients of cores and scales. Without gradients (evaluation) it only saves
-/// rebuilding. Ranks cannot change while it lives.
+/// While it lives, the TT layers of `model` use factors built at its start, equal shapes as one batched
+/// product. Training: run any number of forwards and backwards (micro-batches add into the factors'
+/// gradients), then pull_back() once, which adds the gradients of cores and scales. Without gradients
+/// (evaluation) it only saves rebuilding. Ranks cannot change while it lives.
 class FactorScope {
  public:
   explicit FactorScope(torch::nn::Module& model);

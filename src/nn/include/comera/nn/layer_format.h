@@ -46,19 +46,19 @@ class LayerFormats {
 
 /// Shape of a linear layer in -> out (not for dense). Digits that cannot divide a width are padded;
 /// `warning`, when given, receives what was bad about the choice.
-format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_t out, const LayerFormat& format,
-                           std::string* warning = nullptr);
+format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_t out,
+                           const LayerFormat& format, std::string* warning = nullptr);
 /// Shape of a table rows x cols (not for dense); a low-rank table is TTM with digits (rows, 1) x (1, cols).
-format::Shape table_shape(const std::string& name, std::int64_t rows, std::int64_t cols, const LayerFormat& format,
-                          std::string* warning = nullptr);
+format::Shape table_shape(const std::string& name, std::int64_t rows, std::int64_t cols,
+                          const LayerFormat& format, std::string* warning = nullptr);
 
 /// What a layer is and what it costs, for tables people read and for `--dry-run --json`.
 struct LayerInfo {
   std::string name;
-  std::string format;                    ///< "dense", "low_rank", "tt" or "ttm"
-  std::optional<format::Shape> shape;    ///< none for dense
-  std::int64_t parameters = 0;           ///< with bias and, while they exist, rank scales
-  std::int64_t dense_parameters = 0;     ///< of the dense layer, with bias
+  std::string format;                  ///< "dense", "low_rank", "tt" or "ttm"
+  std::optional<format::Shape> shape;  ///< none for dense
+  std::int64_t parameters = 0;         ///< with bias and, while they exist, rank scales
+  std::int64_t dense_parameters = 0;   ///< of the dense layer, with bias
   std::string warning;
 };
 

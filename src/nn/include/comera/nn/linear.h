@@ -33,11 +33,11 @@ struct TtLinearOptions {
   std::vector<std::int64_t> out;    ///< digits of the output width
   std::vector<std::int64_t> ranks;  ///< one number, the inner ranks, or all with borders
   bool bias = true;
-  std::uint64_t key = 1;            ///< seed of the starting values
+  std::uint64_t key = 1;  ///< seed of the starting values
 };
 
-/// Y = X W + bias with W as TT cores. Alone it builds its factors each forward; in a FactorScope they are built once
-/// a step for all layers together. Parameters: cores.k, scales.k, bias.
+/// Y = X W + bias with W as TT cores. Alone it builds its factors each forward; in a FactorScope they are
+/// built once a step for all layers together. Parameters: cores.k, scales.k, bias.
 class TtLinearImpl : public LinearBase {
  public:
   explicit TtLinearImpl(const TtLinearOptions& options);
@@ -60,7 +60,8 @@ class TtLinearImpl : public LinearBase {
   torch::Tensor a_, b_;
 };
 
-/// The module holder; takes the options in braces: TtLinear({.in = {12, 8, 8}, .out = {8, 8, 12}, .ranks = {30}}).
+/// The module holder; takes the options in braces: TtLinear({.in = {12, 8, 8}, .out = {8, 8, 12}, .ranks =
+/// {30}}).
 class TtLinear : public torch::nn::ModuleHolder<TtLinearImpl> {
  public:
   using torch::nn::ModuleHolder<TtLinearImpl>::ModuleHolder;

@@ -28,24 +28,25 @@ struct ModelOptions {
   std::int64_t layers = 6;
   EncoderOptions encoder;
   Head head = Head::classifier;
-  std::int64_t labels = 3;          ///< classifier
-  Pooling pooling = Pooling::first; ///< classifier
-  bool pooler = true;               ///< classifier: a width x width layer with tanh before the head
-  double table_std = 0.02;          ///< starting deviation of the word, position and segment tables
-  bool zero_residual = false;       ///< compressed residual outputs start at zero
+  std::int64_t labels = 3;           ///< classifier
+  Pooling pooling = Pooling::first;  ///< classifier
+  bool pooler = true;                ///< classifier: a width x width layer with tanh before the head
+  double table_std = 0.02;           ///< starting deviation of the word, position and segment tables
+  bool zero_residual = false;        ///< compressed residual outputs start at zero
 };
 
 /// One batch. Only what the head needs must be defined.
 struct ModelInput {
-  torch::Tensor tokens;     ///< [batch, positions] int64
-  torch::Tensor segments;   ///< [batch, positions] int64, 0 or 1; undefined = all 0
-  torch::Tensor places;     ///< token heads: [m] int64, flat positions b * positions + t whose token is predicted
+  torch::Tensor tokens;    ///< [batch, positions] int64
+  torch::Tensor segments;  ///< [batch, positions] int64, 0 or 1; undefined = all 0
+  torch::Tensor
+      places;  ///< token heads: [m] int64, flat positions b * positions + t whose token is predicted
 };
 
 class Model : public torch::nn::Module {
  public:
-  /// Starting values depend on `seed` only. Layer names: embedding.word, encoder.I.attention.{query,key,value,output},
-  /// encoder.I.ffn.{up,down}, pooler, head, head.transform.
+  /// Starting values depend on `seed` only. Layer names: embedding.word,
+  /// encoder.I.attention.{query,key,value,output}, encoder.I.ffn.{up,down}, pooler, head, head.transform.
   Model(const ModelOptions& options, std::vector<FormatRule> rules, std::uint64_t seed);
 
   /// Hidden states [batch, positions, width].
@@ -53,8 +54,8 @@ class Model : public torch::nn::Module {
   /// classifier: [batch, labels]; token heads: [m, vocabulary].
   torch::Tensor logits(const ModelInput& input, const Context& context);
 
-  /// Where a value that is not finite first appears: "parameter X", "output of encoder.2.ffn", "gradient of X"; empty
-  /// when nowhere. Reads every value on the host: for diagnosis.
+  /// Where a value that is not finite first appears: "parameter X", "output of encoder.2.ffn", "gradient of
+  /// X"; empty when nowhere. Reads every value on the host: for diagnosis.
   std::string first_not_finite(const ModelInput& input, Context context);
 
   const ModelOptions& options() const { return options_; }

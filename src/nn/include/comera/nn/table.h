@@ -41,7 +41,7 @@ class TtmTableImpl : public TableBase {
 };
 TORCH_MODULE(TtmTable);
 
-std::shared_ptr<TableBase> make_table(const std::string& name, std::int64_t rows, std::int64_t cols, double std,
-                                      const LayerFormat& format, std::uint64_t key);
+std::shared_ptr<TableBase> make_table(const std::string& name, std::int64_t rows, std::int64_t cols,
+                                      double std, const LayerFormat& format, std::uint64_t key);
 
 }  // namespace comera::nn

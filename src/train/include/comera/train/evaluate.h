@@ -15,8 +15,8 @@ struct EvaluateOptions {
   BatchOptions batch;
   std::int64_t batch_size = 64;
   std::int64_t max_length = 128;
-  std::int64_t samples = 0;      ///< evenly spread over the data set; 0 = all
-  std::uint64_t mask_seed = 0;   ///< masked heads: which tokens are hidden
+  std::int64_t samples = 0;     ///< evenly spread over the data set; 0 = all
+  std::uint64_t mask_seed = 0;  ///< masked heads: which tokens are hidden
 };
 
 /// Factors are built once; the result does not depend on batch_size.

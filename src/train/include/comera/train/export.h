@@ -13,8 +13,8 @@ enum class ExportFormat {
   dense,     ///< LAYER.weight: linear layers [out, in], tables [rows, cols]
 };
 
-/// Writes atomically; the file's metadata holds "format", "recipe" (TOML), "labels" and, factored, "layers" (JSON: name,
-/// kind, digits, ranks). Layers are rebuilt one at a time. Returns the number of values written.
+/// Writes atomically; the file's metadata holds "format", "recipe" (TOML), "labels" and, factored, "layers"
+/// (JSON: name, kind, digits, ranks). Layers are rebuilt one at a time. Returns the number of values written.
 std::int64_t export_model(const SavedModel& saved, const std::filesystem::path& path, ExportFormat format);
 
 }  // namespace comera::train

@@ -5,8 +5,9 @@
 
 namespace comera::train {
 
-/// Puts the counting allocator under torch (once a process, before tensors are made) and tells the C library to keep
-/// freed blocks: a step frees and takes the same large blocks, and fresh pages cost more than the work in them.
+/// Puts the counting allocator under torch (once a process, before tensors are made) and tells the C library
+/// to keep freed blocks: a step frees and takes the same large blocks, and fresh pages cost more than the
+/// work in them.
 void install_allocation_counter();
 
 /// Bytes held by CPU tensors now, and the most since the last reset. 0 before the counter is installed.

@@ -10,9 +10,9 @@
 namespace comera::train {
 
 struct Metric {
-  std::string name;          ///< accuracy, f1, matthews, loss (nats), perplexity
+  std::string name;  ///< accuracy, f1, matthews, loss (nats), perplexity
   double value = 0;
-  double baseline = 0;       ///< always the most frequent class, or the label frequencies themselves
+  double baseline = 0;  ///< always the most frequent class, or the label frequencies themselves
   bool higher_is_better = true;
 };
 

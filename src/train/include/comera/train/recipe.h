@@ -1,5 +1,6 @@
 // A recipe: everything that decides a run, as one plain struct. Read from TOML; each key is declared once, in
-// recipe_fields.h, with its meaning and unit, for reading, `--set`, `--help` and the resolved copy beside a run.
+// recipe_fields.h, with its meaning and unit, for reading, `--set`, `--help` and the resolved copy beside a
+// run.
 #pragma once
 
 #include <comera/nn/layer_format.h>
@@ -69,10 +70,11 @@ struct Recipe {
   RankRecipe rank;
 };
 
-/// Reads TOML and applies `overrides` ("model.layers=2", values as in TOML; a bare word is text). Every unknown key,
-/// wrong type or impossible value is an Error `file:line: what`, with the nearest known name.
+/// Reads TOML and applies `overrides` ("model.layers=2", values as in TOML; a bare word is text). Every
+/// unknown key, wrong type or impossible value is an Error `file:line: what`, with the nearest known name.
 Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
-Recipe parse_recipe(std::string_view text, const std::string& source, const std::vector<std::string>& overrides = {});
+Recipe parse_recipe(std::string_view text, const std::string& source,
+                    const std::vector<std::string>& overrides = {});
 
 /// The resolved recipe as TOML that read_recipe accepts and that gives an equal recipe.
 std::string to_toml(const Recipe& recipe);

@@ -21,15 +21,16 @@ struct SavedModel {
   io::Checkpoint checkpoint;  ///< the rest: state and optimiser tensors
 };
 
-/// Throws Error `path: what` for a file that is no checkpoint of a comera run, or whose tensors do not fit its recipe.
+/// Throws Error `path: what` for a file that is no checkpoint of a comera run, or whose tensors do not fit
+/// its recipe.
 SavedModel load_model(const std::filesystem::path& path);
 
-/// Copies the weights of a checkpoint, ranks included, into a model of the same recipe. Throws Error for what does not
-/// fit.
+/// Copies the weights of a checkpoint, ranks included, into a model of the same recipe. Throws Error for what
+/// does not fit.
 void fill_model(nn::Model& model, const io::Checkpoint& checkpoint);
 
 /// What load_model needs, put into a checkpoint.
-void put_model(io::Checkpoint& checkpoint, const Recipe& recipe, const nn::Model& model, const data::Tokenizer& tokenizer,
-               const std::vector<std::string>& labels);
+void put_model(io::Checkpoint& checkpoint, const Recipe& recipe, const nn::Model& model,
+               const data::Tokenizer& tokenizer, const std::vector<std::string>& labels);
 
 }  // namespace comera::train

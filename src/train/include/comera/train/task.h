@@ -27,8 +27,8 @@ using Say = std::function<void(const std::string&)>;
 /// Prepares (or finds in the cache) what the recipe's data section names. `say` gets progress lines.
 Task make_task(const Recipe& recipe, const Say& say);
 
-/// Only held-out data, read with the tokenizer and labels of a trained model. `files` replaces data.validation
-/// unless empty.
+/// Only held-out data, read with the tokenizer and labels of a trained model. `files` replaces
+/// data.validation unless empty.
 Task make_evaluation_task(const Recipe& recipe, std::shared_ptr<const data::Tokenizer> tokenizer,
                           const std::vector<std::string>& labels, const std::vector<std::string>& files,
                           const Say& say);
