@@ -1,30 +1,55 @@
-// Library products in tasks, so that the result does not depend on the number of threads.
+// Runs library products in tasks, so that the result does not depend on the number of threads.
 //
-// A threaded product may cut a long sum differently for every thread count. Here the work is cut by its shape
-// alone and every product stays on the thread of its task.
+// A threaded BLAS call may cut a long sum differently for every thread count. Inside a parallel region it
+// stays on the calling thread: work that is cut into tasks by its shape alone gives the same bits on any
+// machine size.
 #pragma once
-
-#include "blas.h"
-#include "parallel.h"
 
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 namespace comera::ops {
 
-/// Calls task(i) for i in [0, count): on the CPU in parallel, elsewhere one after the other. Tasks may use
-/// torch operators; each must write to memory of its own.
-template <class Task>
-void run_tasks(std::int64_t count, bool on_cpu, const Task& task) {
-  const auto run = [&](std::int64_t, std::int64_t i) {
+/// Calls work(begin, end) on ranges that cover [0, count): on the CPU in parallel, with single-threaded
+/// products; elsewhere once. Different ranges must write to different memory.
+template <class Work>
+void run_ranges(std::int64_t count, bool on_cpu, const Work& work) {
+  const auto run = [&](std::int64_t begin, std::int64_t end) {
     // Worker threads do not inherit the caller's autograd state.
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const SerialBlas serial;
-    task(i);
+    if (begin < end) work(begin, end);
   };
-  if (on_cpu) return for_each_task(count, run);
-  for (std::int64_t i = 0; i < count; ++i) run(0, i);
+  if (!on_cpu) return run(0, count);
+  // A range of one would run outside a parallel region, where the library threads itself: ask for two.
+  at::parallel_for(0, std::max<std::int64_t>(count, 2), 1,
+                   [&](std::int64_t begin, std::int64_t end) { run(begin, std::min(end, count)); });
+}
+
+/// The same, one call of task(i) for every i.
+template <class Task>
+void run_tasks(std::int64_t count, bool on_cpu, const Task& task) {
+  run_ranges(count, on_cpu, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) task(i);
+  });
+}
+
+/// Threads that for_each_task uses at most.
+inline std::int64_t threads_for(std::int64_t count) {
+  return at::in_parallel_region() ? 1 : std::clamp<std::int64_t>(count, 1, at::get_num_threads());
+}
+
+/// task(thread, i) for every i, on the CPU; `thread` is below threads_for(count) and picks a workspace. A
+/// thread takes the next task when it is free, so unequal tasks leave none waiting; as tasks own what they
+/// write, who runs one changes nothing.
+template <class Task>
+void for_each_task(std::int64_t count, const Task& task) {
+  std::atomic<std::int64_t> next = 0;
+  run_tasks(threads_for(count), true, [&](std::int64_t thread) {
+    for (std::int64_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) task(thread, i);
+  });
 }
 
 }  // namespace comera::ops

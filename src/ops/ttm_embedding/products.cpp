@@ -1,7 +1,7 @@
 #include "ttm_embedding/products.h"
 
 #include "blas.h"
-#include "parallel.h"
+#include "tasks.h"
 #include "ttm_embedding/chain_products.h"
 #include "ttm_embedding/lookup.h"
 
@@ -112,7 +112,6 @@ class Blocks {
     const std::int64_t columns = left_ * right_;
     std::vector<T> workspace(threads_ * most_ * columns);
     for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
-      const SerialBlas serial;
       const Block& block = lookup_.blocks[b];
       const T* prefixes = gather(thread, block);
       T* row = workspace.data() + thread * most_ * columns;
@@ -128,7 +127,6 @@ class Blocks {
   /// suffix [blocks, r, N'].
   void gradients(const T* of_rows, T* of_prefixes, T* of_suffixes) {
     for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
-      const SerialBlas serial;
       const Block& block = lookup_.blocks[b];
       const std::int64_t count = (block.end - block.begin) * left_;
       const MatrixView<T> gradient{of_rows + block.begin * left_ * right_, right_};
