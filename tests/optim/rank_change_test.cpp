@@ -148,8 +148,9 @@ TEST(RankChange, TorchOptimisersOfEveryFamilyGoOn) {
   using namespace torch::optim;
   check_family(
       [](auto parameters) { return std::make_unique<Adam>(parameters, AdamOptions(1e-2).amsgrad(true)); });
-  check_family(
-      [](auto parameters) { return std::make_unique<torch::optim::AdamW>(parameters, AdamWOptions(1e-2)); });
+  check_family([](auto parameters) {
+    return std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1e-2));
+  });
   check_family(
       [](auto parameters) { return std::make_unique<SGD>(parameters, SGDOptions(1e-2).momentum(0.9)); });
   check_family([](auto parameters) { return std::make_unique<SGD>(parameters, SGDOptions(1e-2)); });

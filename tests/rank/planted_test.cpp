@@ -8,6 +8,7 @@
 
 #include <torch/torch.h>
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 namespace comera::rank {
