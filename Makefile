@@ -8,6 +8,10 @@ DEMO ?= build/comera compare configs/demo.toml
 DEMO_ARGS ?=
 
 export PIP_EXTRA_INDEX PYTHON
+# Lets ccache serve one clone from what another compiled.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 python := $(if $(PYTHON),$(abspath $(shell command -v $(PYTHON))),$(CURDIR)/.venv/bin/python)
 
 .DEFAULT_GOAL := help
