@@ -1,0 +1,17 @@
+#include "memory_file.h"
+
+#include <comera/base/error.h>
+#include <comera/io/safetensors.h>
+
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const MemoryFile file(data, size);
+  try {
+    for (const auto& [name, tensor] : comera::io::load_safetensors(file.path()))
+      if (tensor.nbytes() > size) std::abort();
+  } catch (const comera::Error& error) {
+    if (std::string(error.what()).find('\n') != std::string::npos) std::abort();
+  }
+  return 0;
+}
