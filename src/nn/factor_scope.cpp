@@ -6,9 +6,11 @@ namespace comera::nn {
 
 FactorScope::FactorScope(torch::nn::Module& model) : training_(torch::GradMode::is_enabled()) {
   // Groups keep the order in which the layers were registered, so that a step adds up in a fixed order.
-  for (const auto& module : model.modules()) {
-    auto* layer = dynamic_cast<TtLinearImpl*>(module.get());
-    if (!layer) continue;
+  std::vector<TtLinearImpl*> layers;
+  if (auto* alone = dynamic_cast<TtLinearImpl*>(&model)) layers.push_back(alone);
+  for (const auto& module : model.modules(/*include_self=*/false))
+    if (auto* layer = dynamic_cast<TtLinearImpl*>(module.get())) layers.push_back(layer);
+  for (TtLinearImpl* layer : layers) {
     const auto same = [&](const Group& group) {
       return group.layers.front()->train().shape() == layer->train().shape();
     };

@@ -12,6 +12,9 @@ void dgemm_(const char* ta, const char* tb, const int* m, const int* n, const in
             const int* ldc);
 }
 #endif
+#ifdef COMERA_TORCH_MKL
+extern "C" int MKL_Set_Num_Threads_Local(int threads);
+#endif
 
 namespace comera::ops {
 namespace {
@@ -59,5 +62,13 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
           MatrixView<double> b, double beta, double* c, std::int64_t c_stride) {
   multiply(dgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
 }
+
+#ifdef COMERA_TORCH_MKL
+SerialBlas::SerialBlas() : previous_(MKL_Set_Num_Threads_Local(1)) {}
+SerialBlas::~SerialBlas() { MKL_Set_Num_Threads_Local(previous_); }
+#else
+SerialBlas::SerialBlas() : previous_(0) {}
+SerialBlas::~SerialBlas() = default;
+#endif
 
 }  // namespace comera::ops

@@ -5,6 +5,8 @@
 // machine size.
 #pragma once
 
+#include "blas.h"
+
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@ void run_ranges(std::int64_t count, bool on_cpu, const Work& work) {
   const auto run = [&](std::int64_t begin, std::int64_t end) {
     // Worker threads do not inherit the caller's autograd state.
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const SerialBlas serial;
     if (begin < end) work(begin, end);
   };
   if (!on_cpu) return run(0, count);

@@ -221,7 +221,7 @@ void Controller::State::cut_to(std::int64_t budget) {
 }
 
 void Controller::State::cut_while_loss_allows() {
-  if (sensitivity.empty() || probe.loss() > *options.target_loss) return;
+  if (sensitivity.empty() || !(probe.loss() <= *options.target_loss)) return;
   for (const double part : {0.9, 0.97}) {
     const auto budget = static_cast<std::int64_t>(part * static_cast<double>(size()));
     if (budget < rank_one_size()) continue;
@@ -236,7 +236,7 @@ void Controller::State::cut_while_loss_allows() {
       }
       loss = probe.loss();
     }
-    if (loss > *options.target_loss) continue;
+    if (!(loss <= *options.target_loss)) continue;
     round_all(ranks, fmt::format("held-out loss {:.4g} is within {:.4g}", loss, *options.target_loss));
     return;
   }

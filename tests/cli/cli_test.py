@@ -60,6 +60,12 @@ class CommandLine(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
+        self.write_data()
+        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + FILLER + sum(WORDS.values(), [])
+        (self.path / "vocabulary.txt").write_text("\n".join(vocabulary) + "\n")
+        (self.path / "small.toml").write_text(RECIPE)
+
+    def write_data(self):
         rng = random.Random(1)
         for name, rows in (("train", 400), ("dev", 80)):
             lines = ["sentence\tlabel"]
@@ -69,9 +75,6 @@ class CommandLine(unittest.TestCase):
                 rng.shuffle(words)
                 lines.append(" ".join(words) + "\t" + label)
             (self.path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + FILLER + sum(WORDS.values(), [])
-        (self.path / "vocabulary.txt").write_text("\n".join(vocabulary) + "\n")
-        (self.path / "small.toml").write_text(RECIPE)
 
     def tearDown(self):
         self.folder.cleanup()
@@ -209,6 +212,7 @@ class CommandLine(unittest.TestCase):
         self.refused("train", "small.toml", says="sentence")
         (self.path / "train.tsv").write_bytes(b"sentence\tlabel\nok\tgood\n\xff\xfe\tbad\n")
         self.refused("train", "small.toml", says="train.tsv:3")
+        self.write_data()
         (self.path / "small.toml").write_text(RECIPE.replace('match = "encoder.*"', 'match = "encodr.*"'))
         self.refused("train", "small.toml", says="no layer matches 'encodr.*'")
         (self.path / "small.toml").write_text(RECIPE.replace("ranks = 6", "ranks = [6, 6, 6, 6, 6]", 1))

@@ -54,7 +54,7 @@ TEST(ProgressLine, SaysWhatPeopleAskFor) {
   progress.add(record(1));
   EXPECT_EQ(progress.add(record(2)),
             "step 2/100  loss 1.500  acc 0.000  0.250 s  400 tok/s  params 1.21M (55.0x)  rank 30  "
-            "peak 212.0 MB  eta 24s");
+            "peak 212.0 MB  eta 25s");
 }
 
 TEST(Median, EvenOddAndEmpty) {

@@ -53,18 +53,23 @@ TEST(Trainer, ResumeIsBitwiseAcrossACut) {
   EXPECT_LE(nn::model_size(whole.model()).cores + nn::model_size(whole.model()).rank_scales, 1500);
 }
 
-TEST(Trainer, TheSameSeedGivesTheSameRunWithOneOrTwoThreads) {
+// With one number of threads. Between numbers torch's own layer norm adds its gradients in another order.
+TEST(Trainer, TheSameSeedGivesTheSameRun) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder);
-  std::vector<std::vector<torch::Tensor>> results;
-  for (const int threads : {1, 2, 1}) {
+  const int threads_before = torch::get_num_threads();
+  for (const int threads : {1, 2}) {
     torch::set_num_threads(threads);
-    Trainer trainer(test::small_recipe(), task);
-    run_to(trainer, 25);
-    results.push_back(values(trainer));
+    std::vector<std::vector<torch::Tensor>> results;
+    for (const char* seed : {"train.seed=1", "train.seed=1", "train.seed=2"}) {
+      Trainer trainer(test::small_recipe("", {seed}), task);
+      run_to(trainer, 25);
+      results.push_back(values(trainer));
+    }
+    EXPECT_TRUE(same(results[0], results[1])) << threads << " threads";
+    EXPECT_FALSE(same(results[0], results[2])) << threads << " threads";
   }
-  EXPECT_TRUE(same(results[0], results[2]));
-  EXPECT_TRUE(same(results[0], results[1]));
+  torch::set_num_threads(threads_before);
 }
 
 TEST(Trainer, MicroBatchesEqualOneBatch) {
@@ -124,9 +129,10 @@ TEST(Trainer, TokenHeadsTrain) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder, /*labelled=*/false);
   for (const char* head : {"next_token", "masked"}) {
-    Trainer trainer(
-        test::small_recipe("", {fmt::format("model.head={}", head), "data.source=text", "rank.adapt=false"}),
-        task);
+    Recipe recipe =
+        test::small_recipe("", {fmt::format("model.head={}", head), "data.source=text", "rank.adapt=false"});
+    recipe.layers.pop_back();  // the pooler, which only a classifier has
+    Trainer trainer(recipe, task);
     const double first = trainer.step().loss;
     run_to(trainer, 60);
     EXPECT_LT(trainer.step().loss, first) << head;

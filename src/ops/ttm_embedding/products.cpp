@@ -54,7 +54,8 @@ struct Sides {
     const Tensor& reversed = suffix_products.back();
     suffix = reversed.view(reversed_sizes())
                  .permute(reversing())
-                 .reshape({reversed.size(0), reversed.size(2), reversed.size(1)});
+                 .reshape({reversed.size(0), reversed.size(2), reversed.size(1)})
+                 .contiguous();  // of a single core, reshape gives a view
   }
 
   /// Gradients of the scaled cores from those of prefix and suffix.
@@ -201,12 +202,14 @@ std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList
       sides.core_gradients(sum_members(of_prefixes, members_of(lookup.prefix.place, sides.prefix.size(0))),
                            sum_members(of_suffixes, members_of(suffix_of_block, sides.suffix.size(0))));
 
-  Tensors scale_gradients;
-  for (std::size_t k = 0; k < scales.size(); ++k) {
-    if (needed[1]) scale_gradients.push_back((core_gradients[k] * cores[k]).sum(torch::IntArrayRef{0, 1, 2}));
-    core_gradients[k] = core_gradients[k] * scales[k];
-  }
-  for (auto& gradient : core_gradients) gradient = gradient.contiguous();
+  Tensors scale_gradients(needed[1] ? scales.size() : 0);
+  run_tasks(cores.size(), true, [&](std::int64_t k) {
+    if (k < static_cast<std::int64_t>(scales.size())) {
+      if (needed[1]) scale_gradients[k] = (core_gradients[k] * cores[k]).sum(torch::IntArrayRef{0, 1, 2});
+      core_gradients[k] = core_gradients[k] * scales[k];
+    }
+    core_gradients[k] = core_gradients[k].contiguous();
+  });
   if (!needed[0]) return scale_gradients;
   core_gradients.insert(core_gradients.end(), scale_gradients.begin(), scale_gradients.end());
   return core_gradients;

@@ -79,6 +79,7 @@ bool use_fused(const Tensor& indices, TensorList cores) {
 Tensor from_torch_operators(const Tensor& indices, TensorList cores, TensorList scales, std::int64_t rows) {
   if (use_reference() || cores.size() > 1) return reference::ttm_embedding(indices, cores, scales, rows);
   check_indices(indices, rows);
+  if (cores[0].is_meta()) return products::forward_meta(indices, cores);
   return at::embedding(cores[0].squeeze(-1).squeeze(0), indices);
 }
 

@@ -27,7 +27,8 @@ struct Options {
   /// A run with a size target ends at or under it, always.
   std::optional<std::int64_t> target_parameters;
   std::optional<std::int64_t> target_bytes;
-  /// Remove ranks as long as the loss of the probe stays at or under this. Needs the probe.
+  /// Keep removing ranks in the late stage as long as the loss of the probe after the cut is at most this;
+  /// with a size target too it only says when the late stage asks for loss rather than size. Needs the probe.
   std::optional<double> target_loss;
 
   /// Stages as fractions of the run.
