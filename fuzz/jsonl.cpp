@@ -1,0 +1,8 @@
+#include "rows.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view content(reinterpret_cast<const char*>(data), size);
+  comera::fuzz::read_rows(content, comera::data::Format::jsonl, true, {"label", "text"});
+  comera::fuzz::read_rows(content, comera::data::Format::jsonl, true, {"label"});
+  return 0;
+}
