@@ -1,7 +1,7 @@
 // Operators beside what they are made of: the same products as bare library calls into memory that is already
 // there, and a dense table's look-up. Each row is timed in turn with its peer; medians of the repeats are
 // printed.
-//   bench_operators [THREADS [REPEATS]]
+//   bench_operators [THREADS [REPEATS [linear|factors|table]]]
 #include <comera/ops/build_factors.h>
 #include <comera/ops/factored_linear.h>
 #include <comera/ops/ttm_embedding.h>
@@ -132,7 +132,8 @@ void table(std::int64_t rows, std::int64_t tokens, const Sizes& m, const Sizes& 
   const Tensor dense = torch::randn({rows, columns}).requires_grad_();
   check_close(ops::ttm_embedding(indices, cores, scales, rows),
               ops::reference::ttm_embedding(indices, cores, scales, rows));
-  const std::string name = fmt::format("table {} x {}, {} tokens", rows, columns, tokens);
+  const std::string name =
+      fmt::format("table {} x {} of {} cores, {} tokens", rows, columns, m.size(), tokens);
   const double row_flops = 2.0 * tokens * columns * rank;
   const Tensor y = ops::ttm_embedding(indices, cores, scales, rows),
                dense_y = torch::embedding(dense, indices);
@@ -155,12 +156,18 @@ int main(int argc, char** argv) {
   torch::manual_seed(1);
   fmt::print("{} threads, peers: bare products into existing memory, reference build, dense table\n",
              at::get_num_threads());
-  for (const std::int64_t tokens : {128, 4096})
-    for (const auto& [in, out] : {std::pair{768, 768}, std::pair{768, 3072}, std::pair{3072, 768}})
-      linear(tokens, in, out, 30, repeats);
-  factors(25, {12, 8, 8, 8, 8, 12}, {1, 12, 30, 30, 30, 12, 1}, 3, repeats);
-  factors(6, {12, 8, 8, 12, 16, 16}, {1, 12, 30, 30, 30, 16, 1}, 3, repeats);
-  for (const std::int64_t tokens : {128, 4096})
-    table(30522, tokens, {16, 20, 10, 10}, {4, 4, 8, 6}, 32, repeats);
-  table(30522, 4096, {30522, 1}, {1, 768}, 30, repeats);
+  const std::string only = argc > 3 ? argv[3] : "";
+  if (only.empty() || only == "linear")
+    for (const std::int64_t tokens : {128, 4096})
+      for (const auto& [in, out] : {std::pair{768, 768}, std::pair{768, 3072}, std::pair{3072, 768}})
+        linear(tokens, in, out, 30, repeats);
+  if (only.empty() || only == "factors") {
+    factors(25, {12, 8, 8, 8, 8, 12}, {1, 12, 30, 30, 30, 12, 1}, 3, repeats);
+    factors(6, {12, 8, 8, 12, 16, 16}, {1, 12, 30, 30, 30, 16, 1}, 3, repeats);
+  }
+  if (only.empty() || only == "table") {
+    for (const std::int64_t tokens : {128, 4096})
+      table(30522, tokens, {16, 20, 10, 10}, {4, 4, 8, 6}, 32, repeats);
+    table(30522, 4096, {30522, 1}, {1, 768}, 30, repeats);
+  }
 }

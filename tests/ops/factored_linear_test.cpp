@@ -90,6 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, FactoredLinear, testing::ValuesIn(linear_cases()
 
 // Shapes at which the library's threaded products are known to sum in another order for another thread count.
 TEST(FactoredLinearSums, LongSumsAreTheSameForAnyThreadCount) {
+  if (ops::use_reference()) GTEST_SKIP() << "the library's order";
   Normal normal(kSeed);
   for (const LinearCase& c :
        {LinearCase{"ffn_up", {37}, 256, 1024, 30}, LinearCase{"tall", {1000}, 64, 64, 30},
@@ -138,7 +139,7 @@ TEST(FactoredLinearGradients, ASecondDerivativeIsRefused) {
 
 TEST(FactoredLinearMemory, SavesTheLatentOnlyAndCopiesNothing) {
   if (ops::use_reference() || test_device().is_cuda()) GTEST_SKIP();
-  constexpr std::int64_t tokens = 192, in = 48, out = 80, rank = 6, bytes = sizeof(float), strips = 6;
+  constexpr std::int64_t tokens = 192, in = 48, out = 80, rank = 6, bytes = sizeof(float), strips = 3;
   Normal normal(kSeed);
   Tensors leaves = make_inputs({"memory", {tokens}, in, out, rank}, normal, torch::kFloat32);
   for (auto& leaf : leaves) leaf.requires_grad_();

@@ -18,7 +18,7 @@ struct Strips {
   std::int64_t tokens, count;
 
   Strips(const torch::Tensor& x, std::int64_t tokens, std::int64_t rank) : tokens(tokens), count(1) {
-    constexpr std::int64_t kMostStrips = 16, kFewestRows = 32;
+    constexpr std::int64_t kMostStrips = 16, kFewestRows = 64;
     if (x.is_cpu()) count = std::clamp<std::int64_t>(tokens / std::max(kFewestRows, rank), 1, kMostStrips);
   }
   std::int64_t begin(std::int64_t strip) const { return tokens * strip / count; }

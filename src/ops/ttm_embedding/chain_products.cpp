@@ -2,9 +2,6 @@
 
 #include "tasks.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace comera::ops::ttm {
 namespace {
 
@@ -47,20 +44,8 @@ Tensor sum_members(const Tensor& values, const Members& members) {
   AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "sum_members", [&] {
     const auto* from = values.const_data_ptr<scalar_t>();
     auto* to = sums.mutable_data_ptr<scalar_t>();
-    run_tasks(members.places(), true, [&](std::int64_t place) {
-      scalar_t* sum = to + place * width;
-      std::int64_t i = members.starts[place];
-      const std::int64_t end = members.starts[place + 1];
-      if (i == end) {
-        std::fill_n(sum, width, scalar_t{0});
-        return;
-      }
-      std::memcpy(sum, from + members.entries[i] * width, width * sizeof(scalar_t));
-      for (++i; i < end; ++i) {
-        const scalar_t* value = from + members.entries[i] * width;
-        for (std::int64_t c = 0; c < width; ++c) sum[c] += value[c];
-      }
-    });
+    run_tasks(members.places(), true,
+              [&](std::int64_t place) { sum_place(from, width, members, place, to + place * width); });
   });
   return sums;
 }

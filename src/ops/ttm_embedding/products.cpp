@@ -97,68 +97,74 @@ class Blocks {
  public:
   explicit Blocks(const Sides& sides)
       : lookup_(sides.lookup),
+        tokens_(members_of(lookup_.row_of, lookup_.rows)),
         left_(sides.prefix.size(1)),
         rank_(sides.prefix.size(2)),
         right_(sides.suffix.size(2)),
         prefix_(sides.prefix.const_data_ptr<T>()),
-        suffix_(sides.suffix.const_data_ptr<T>()),
-        threads_(threads_for(lookup_.blocks.size())) {
-    for (const Block& block : lookup_.blocks) most_ = std::max(most_, block.end - block.begin);
-    prefixes_.resize(threads_ * most_ * left_ * rank_);
+        suffix_(sides.suffix.const_data_ptr<T>()) {
+    std::int64_t most = 0;
+    for (const Block& block : lookup_.blocks) most = std::max(most, block.end - block.begin);
+    for (std::int64_t thread = 0; thread < threads_for(lookup_.blocks.size()); ++thread)
+      workspaces_.push_back({std::vector<T>(most * left_ * rank_), std::vector<T>(most * left_ * right_)});
   }
 
   /// Every token's row to y [tokens, N * N'].
   void rows(T* y) {
-    const Members tokens = members_of(lookup_.row_of, lookup_.rows);
     const std::int64_t columns = left_ * right_;
-    std::vector<T> workspace(threads_ * most_ * columns);
     for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
       const Block& block = lookup_.blocks[b];
-      const T* prefixes = gather(thread, block);
-      T* row = workspace.data() + thread * most_ * columns;
-      gemm((block.end - block.begin) * left_, right_, rank_, T{1}, {prefixes, rank_}, suffix_of(block), T{0},
-           row, right_);
+      auto& [prefixes, rows] = workspaces_[thread];
+      gather(block, prefixes.data());
+      gemm((block.end - block.begin) * left_, right_, rank_, T{1}, {prefixes.data(), rank_}, suffix_of(block),
+           T{0}, rows.data(), right_);
+      const T* row = rows.data();
       for (std::int64_t r = block.begin; r < block.end; ++r, row += columns)
-        for (std::int64_t i = tokens.starts[r]; i < tokens.starts[r + 1]; ++i)
-          std::copy_n(row, columns, y + tokens.entries[i] * columns);
+        for (std::int64_t i = tokens_.starts[r]; i < tokens_.starts[r + 1]; ++i)
+          std::copy_n(row, columns, y + tokens_.entries[i] * columns);
     });
   }
 
-  /// From the gradient of the distinct rows: that of each row's prefix [rows, N, r], and of each block's
+  /// From dy [tokens, N * N']: the gradient of each distinct row's prefix [rows, N, r], and of each block's
   /// suffix [blocks, r, N'].
-  void gradients(const T* of_rows, T* of_prefixes, T* of_suffixes) {
+  void gradients(const T* dy, T* of_prefixes, T* of_suffixes) {
+    const std::int64_t columns = left_ * right_;
     for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
       const Block& block = lookup_.blocks[b];
+      auto& [prefixes, rows] = workspaces_[thread];
+      for (std::int64_t r = block.begin; r < block.end; ++r)
+        sum_place(dy, columns, tokens_, r, rows.data() + (r - block.begin) * columns);
+      gather(block, prefixes.data());
       const std::int64_t count = (block.end - block.begin) * left_;
-      const MatrixView<T> gradient{of_rows + block.begin * left_ * right_, right_};
-      MatrixView<T> suffix = suffix_of(block), prefixes{gather(thread, block), rank_};
-      suffix.transposed = prefixes.transposed = true;
+      const MatrixView<T> gradient{rows.data(), right_};
+      MatrixView<T> suffix = suffix_of(block), prefix{prefixes.data(), rank_};
+      suffix.transposed = prefix.transposed = true;
       gemm(count, rank_, right_, T{1}, gradient, suffix, T{0}, of_prefixes + block.begin * left_ * rank_,
            rank_);
-      gemm(rank_, right_, count, T{1}, prefixes, gradient, T{0}, of_suffixes + b * rank_ * right_, right_);
+      gemm(rank_, right_, count, T{1}, prefix, gradient, T{0}, of_suffixes + b * rank_ * right_, right_);
     });
   }
 
  private:
+  struct Workspace {
+    std::vector<T> prefixes, rows;  // of one block: [rows, N, r] and [rows, N, N']
+  };
+
   MatrixView<T> suffix_of(const Block& block) const {
     return {suffix_ + block.suffix * rank_ * right_, right_};
   }
 
-  // Prefixes of the block's rows, one below the other: [rows * N, r].
-  const T* gather(std::int64_t thread, const Block& block) {
+  void gather(const Block& block, T* to) const {
     const std::int64_t size = left_ * rank_;
-    T* const first = prefixes_.data() + thread * most_ * size;
-    T* to = first;
     for (std::int64_t row = block.begin; row < block.end; ++row, to += size)
       std::copy_n(prefix_ + lookup_.prefix.place[row] * size, size, to);
-    return first;
   }
 
   const Lookup& lookup_;
+  const Members tokens_;
   std::int64_t left_, rank_, right_;
   const T *prefix_, *suffix_;
-  std::int64_t threads_, most_ = 0;
-  std::vector<T> prefixes_;  // one part a thread
+  std::vector<Workspace> workspaces_;  // one a thread
 };
 
 bool switched_off(TensorList scales) {
@@ -187,12 +193,11 @@ std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList
   const Lookup& lookup = sides.lookup;
   const std::int64_t left = sides.prefix.size(1), rank = sides.prefix.size(2), right = sides.suffix.size(2);
   const std::int64_t blocks = lookup.blocks.size();
-  const auto of_rows = sum_members(dy.contiguous().view({indices.numel(), left * right}),
-                                   members_of(lookup.row_of, lookup.rows));
-  const auto of_prefixes = of_rows.new_empty({lookup.rows, left, rank});
-  const auto of_suffixes = of_rows.new_empty({blocks, rank, right});
-  AT_DISPATCH_FLOATING_TYPES(of_rows.scalar_type(), "ttm_embedding_backward", [&] {
-    Blocks<scalar_t>(sides).gradients(of_rows.const_data_ptr<scalar_t>(),
+  const auto gradient = dy.contiguous();
+  const auto of_prefixes = gradient.new_empty({lookup.rows, left, rank});
+  const auto of_suffixes = gradient.new_empty({blocks, rank, right});
+  AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "ttm_embedding_backward", [&] {
+    Blocks<scalar_t>(sides).gradients(gradient.const_data_ptr<scalar_t>(),
                                       of_prefixes.mutable_data_ptr<scalar_t>(),
                                       of_suffixes.mutable_data_ptr<scalar_t>());
   });
@@ -204,11 +209,11 @@ std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList
 
   Tensors scale_gradients(needed[1] ? scales.size() : 0);
   run_tasks(cores.size(), true, [&](std::int64_t k) {
-    if (k < static_cast<std::int64_t>(scales.size())) {
-      if (needed[1]) scale_gradients[k] = (core_gradients[k] * cores[k]).sum(torch::IntArrayRef{0, 1, 2});
-      core_gradients[k] = core_gradients[k] * scales[k];
-    }
-    core_gradients[k] = core_gradients[k].contiguous();
+    Tensor& gradient = core_gradients[k];
+    gradient = gradient.contiguous();
+    if (k == static_cast<std::int64_t>(scales.size())) return;
+    if (needed[1]) scale_gradients[k] = (gradient * cores[k]).sum(torch::IntArrayRef{0, 1, 2});
+    gradient = gradient * scales[k];
   });
   if (!needed[0]) return scale_gradients;
   core_gradients.insert(core_gradients.end(), scale_gradients.begin(), scale_gradients.end());

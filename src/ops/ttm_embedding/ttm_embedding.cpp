@@ -69,17 +69,18 @@ void check_indices(const Tensor& indices, std::int64_t rows) {
                                          : check_range<std::int64_t>(indices, rows);
 }
 
-bool use_fused(const Tensor& indices, TensorList cores) {
+// Our kernels, which are for the CPU; tensors without values go the same way, to the shape functions.
+bool use_kernels(const Tensor& indices, TensorList cores) {
+  if (indices.is_meta()) return true;
   const auto type = cores[0].scalar_type();
-  return cores.size() > 1 && (indices.is_cpu() || indices.is_meta()) &&
+  return !use_reference() && cores.size() > 1 && indices.is_cpu() &&
          (type == torch::kFloat32 || type == torch::kFloat64);
 }
 
-// What needs no kernel of ours: a table of one core is a plain table.
+// Without them. A table of one core is a plain table.
 Tensor from_torch_operators(const Tensor& indices, TensorList cores, TensorList scales, std::int64_t rows) {
   if (use_reference() || cores.size() > 1) return reference::ttm_embedding(indices, cores, scales, rows);
   check_indices(indices, rows);
-  if (cores[0].is_meta()) return products::forward_meta(indices, cores);
   return at::embedding(cores[0].squeeze(-1).squeeze(0), indices);
 }
 
@@ -114,15 +115,13 @@ class TtmEmbedding : public torch::autograd::Function<TtmEmbedding> {
 Tensor with_autograd(const Tensor& indices, TensorList cores, TensorList scales, std::int64_t rows) {
   check_cores(cores, scales, rows);
   check_index_type(indices);
-  if (use_reference() || !use_fused(indices, cores))
-    return from_torch_operators(indices, cores, scales, rows);
+  if (!use_kernels(indices, cores)) return from_torch_operators(indices, cores, scales, rows);
   return TtmEmbedding::apply(indices, cores, scales, rows);
 }
 
 Tensor without_autograd(const Tensor& indices, TensorList cores, TensorList scales, std::int64_t rows) {
   check_cores(cores, scales, rows);
-  if (use_reference() || !use_fused(indices, cores))
-    return from_torch_operators(indices, cores, scales, rows);
+  if (!use_kernels(indices, cores)) return from_torch_operators(indices, cores, scales, rows);
   check_indices(indices, rows);
   return products::forward(indices, cores, scales);
 }
@@ -149,7 +148,7 @@ Tensor reference::ttm_embedding(const Tensor& indices, TensorList cores, TensorL
   auto product = at::ones({rest.numel(), 1, 1}, cores[0].options());
   for (std::size_t k = 0; k < cores.size(); ++k) {
     below /= cores[k].size(1);
-    const auto digits = at::floor_divide(rest, below);
+    const auto digits = rest.div(below, "floor");
     rest = rest - digits * below;
     const auto core = k < scales.size() ? cores[k] * scales[k] : cores[k];
     product = at::einsum("tcr,rtns->tcns", {product, core.index_select(1, digits)}).flatten(1, 2);
