@@ -1,11 +1,9 @@
 #include "dataset_file.h"
+#include "memory_file.h"
 #include "require.h"
 
 #include <comera/base/error.h>
 #include <comera/data/dataset.h>
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -16,14 +14,10 @@ using namespace comera;
 namespace layout = data::dataset_file;
 
 // Opens the bytes as a file; whatever opens must be readable to its last token.
-bool open(std::string_view bytes) {
-  const int descriptor = ::memfd_create("input", 0);
-  REQUIRE(descriptor >= 0);
-  REQUIRE(::write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
-  bool opened = false;
+void open(std::string_view bytes) {
+  const MemoryFile file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   try {
-    const data::Dataset dataset(path);
+    const data::Dataset dataset(file.path());
     std::int64_t tokens = 0;
     for (std::int64_t i = 0; i < dataset.size(); ++i) {
       const auto sample = dataset[i];
@@ -34,12 +28,9 @@ bool open(std::string_view bytes) {
       tokens += static_cast<std::int64_t>(sample.tokens.size());
     }
     REQUIRE(tokens == dataset.total_tokens());
-    opened = true;
   } catch (const Error& error) {
-    REQUIRE(std::string_view(error.what()).starts_with(path));
+    REQUIRE(std::string_view(error.what()).starts_with(file.path().string()));
   }
-  ::close(descriptor);
-  return opened;
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ inline void read_rows(std::string_view content, data::Format format, bool header
     }
     REQUIRE(reader->bytes_read() == static_cast<std::int64_t>(content.size()));
   } catch (const Error& error) {
-    REQUIRE(std::string_view(error.what()).starts_with("input:"));
+    const std::string_view message = error.what();
+    REQUIRE(message.starts_with("input:") && message.find('\n') == std::string_view::npos);
+    REQUIRE(message.size() < 4096);
   }
 }
 

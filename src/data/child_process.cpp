@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -29,6 +30,34 @@ std::string last_line(const fs::path& log) {
   return text.substr(text.rfind('\n') + 1);
 }
 
+std::vector<char*> argument_list(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const auto& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
+// Both ends of a pipe; closed on every way out.
+struct Pipe {
+  int reader = -1, writer = -1;
+  Pipe() {
+    int ends[2];
+    check(::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
+    reader = ends[0];
+    writer = ends[1];
+  }
+  ~Pipe() {
+    shut(reader);
+    shut(writer);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  static void shut(int& end) {
+    if (end >= 0) ::close(end);
+    end = -1;
+  }
+};
+
 int wait_for(pid_t child, const std::string& program) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0)
@@ -41,9 +70,7 @@ int wait_for(pid_t child, const std::string& program) {
 void run_program(const std::vector<std::string>& command, const fs::path& folder, const std::string& log,
                  const std::string& package) {
   const std::string& program = command.front();
-  std::vector<char*> arguments;
-  for (const auto& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
-  arguments.push_back(nullptr);
+  const auto arguments = argument_list(command);
 
   FileActions actions;
   posix_spawn_file_actions_addchdir_np(&actions.value, folder.c_str());
@@ -62,6 +89,34 @@ void run_program(const std::vector<std::string>& command, const fs::path& folder
   if (WIFSIGNALED(status))
     fail("[{}] ended by signal {}: {}", program, WTERMSIG(status), last_line(folder / log));
   check(WEXITSTATUS(status) == 0, "[{}] failed: {}", program, last_line(folder / log));
+}
+
+std::string program_output(const std::vector<std::string>& command, std::size_t limit) {
+  const std::string& program = command.front();
+  const auto arguments = argument_list(command);
+  Pipe pipe;
+  FileActions actions;
+  posix_spawn_file_actions_addopen(&actions.value, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions.value, pipe.writer, STDOUT_FILENO);
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, program.c_str(), &actions.value, nullptr, arguments.data(), environ);
+  check(error == 0, "[{}] cannot start the program: {}", program, std::strerror(error));
+  Pipe::shut(pipe.writer);
+
+  std::string output;
+  char piece[4096];
+  while (output.size() < limit) {
+    const ssize_t got = ::read(pipe.reader, piece, std::min(sizeof piece, limit - output.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    output.append(piece, static_cast<std::size_t>(got));
+  }
+  // A program that has more to say is ended by its next write.
+  Pipe::shut(pipe.reader);
+  const int status = wait_for(child, program);
+  check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "[{}] failed with wait status {}", program, status);
+  return output;
 }
 
 }  // namespace comera::data

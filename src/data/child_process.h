@@ -1,4 +1,4 @@
-// Runs another program and waits for it.
+// Runs another program, without a shell, and waits for it.
 #pragma once
 
 #include <filesystem>
@@ -12,5 +12,9 @@ namespace comera::data {
 /// `package` when there is no such program.
 void run_program(const std::vector<std::string>& command, const std::filesystem::path& folder,
                  const std::string& log, const std::string& package);
+
+/// Runs `command` and gives what it wrote to its standard output, at most `limit` bytes. Throws Error when it
+/// cannot be started or fails.
+std::string program_output(const std::vector<std::string>& command, std::size_t limit);
 
 }  // namespace comera::data

@@ -1,8 +1,8 @@
+#include "names.h"
+
 #include <comera/base/error.h>
 #include <comera/base/text.h>
 #include <comera/data/classification.h>
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -34,8 +34,6 @@ const std::vector<Preset>& presets() {
 
 // A label column with more different values than this is taken for a column of texts or ids.
 constexpr std::size_t kMostLabels = 10'000;
-// Messages list at most this many labels.
-constexpr std::size_t kListed = 20;
 
 void check_source(const ClassificationSource& source) {
   check(source.text.size() == 1 || source.text.size() == 2,
@@ -53,13 +51,6 @@ std::optional<std::int64_t> as_integer(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::string listed(std::vector<std::string> names) {
-  const std::size_t all = names.size();
-  names.resize(std::min(all, kListed));
-  return fmt::format("{}{}", fmt::join(names, ", "),
-                     all > kListed ? fmt::format(" and {} more", all - kListed) : "");
 }
 
 }  // namespace
@@ -83,7 +74,7 @@ ClassificationSource preset_source(const std::string& name, const std::filesyste
               .drop = preset.drop};
   const std::string near = nearest_name(name, preset_names());
   fail("unknown data preset '{}'{}; the presets are {}", name,
-       near.empty() ? "" : fmt::format(", did you mean '{}'", near), fmt::join(preset_names(), ", "));
+       near.empty() ? "" : fmt::format(", did you mean '{}'", near), listed(preset_names()));
 }
 
 LabelMap::LabelMap(std::vector<std::string> names) : names_(std::move(names)) {
@@ -142,7 +133,7 @@ bool ClassificationReader::next(Example& example) {
       }
       example.label = labels_.index(name);
       if (example.label < 0)
-        fail("{}:{}: unknown label '{}'; the labels are {}", source_.path.string(), row_.line, name,
+        fail("{}:{}: unknown label '{}'; the labels are {}", source_.path.string(), row_.line, shown(name),
              listed(labels_.names()));
     }
     example.first.swap(row_.fields[0]);

@@ -1,7 +1,6 @@
 #include "corpus_source.h"
 
 #include <comera/base/error.h>
-#include <comera/data/python_functions.h>
 
 #include <algorithm>
 #include <cctype>
@@ -109,7 +108,10 @@ NameRemover::NameRemover(const std::vector<std::string>& class_names) {
       }
     }
   }
-  for (const auto& word : words) words_[static_cast<unsigned char>(word.front())].push_back(word);
+  for (const auto& word : words) {
+    words_[static_cast<unsigned char>(word.front())].push_back(word);
+    word_with_x_ |= word.find('x') != std::string::npos;
+  }
   for (auto& list : words_)
     std::stable_sort(list.begin(), list.end(),
                      [](const auto& a, const auto& b) { return a.size() > b.size(); });
@@ -137,21 +139,22 @@ std::size_t NameRemover::match(std::string_view text, std::size_t position) cons
 }
 
 std::string NameRemover::remove(std::string_view text) const {
-  std::string current(text);
-  // A replacement may complete another word that holds an x, so until nothing is found.
+  std::string current(text), cleaned;
   while (true) {
-    std::string cleaned;
-    cleaned.reserve(current.size());
+    cleaned.clear();
+    bool replaced = false;
     for (std::size_t i = 0; i < current.size();) {
       if (const std::size_t length = match(current, i)) {
         cleaned += 'x';
         i += length;
+        replaced = true;
       } else {
         cleaned += current[i++];
       }
     }
-    if (cleaned == current) return current;
-    current = std::move(cleaned);
+    // The x may complete another word that holds one.
+    if (!replaced || !word_with_x_) return cleaned;
+    std::swap(current, cleaned);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <comera/data/corpus.h>
+#include <comera/data/python_functions.h>
 
 #include <cstdint>
 #include <string>
@@ -22,8 +23,7 @@ std::vector<CorpusFile> corpus_files(const std::vector<CorpusRoot>& roots);
 
 /// The text of a function: indentation of its `def` taken off each line, LF line ends, cut to `longest` bytes
 /// (not inside a name).
-std::string function_text(std::string_view source, const struct PythonFunction& function,
-                          std::int64_t longest);
+std::string function_text(std::string_view source, const PythonFunction& function, std::int64_t longest);
 
 /// Replaces by "x" every occurrence of the words that would give a class away, whatever their case.
 /// Underscores inside a word may be there or not (higher_order_ops, HigherOrderOps). Words of one or two
@@ -37,6 +37,7 @@ class NameRemover {
  private:
   std::size_t match(std::string_view text, std::size_t position) const;
   std::vector<std::string> words_[256];  // lower case, without underscores, by first letter, longest first
+  bool word_with_x_ = false;
 };
 
 }  // namespace comera::data

@@ -1,9 +1,9 @@
 #include "delimited.h"
 
+#include "names.h"
+
 #include <comera/base/error.h>
 #include <comera/base/text.h>
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ void DelimitedReader::choose_columns(const RowOptions& options) {
     if (found == names.end()) {
       const std::string near = options.header ? nearest_name(column, names) : "";
       fail("{}:{}: no column '{}'{}; the columns are {}", lines_.name(), record_line_, column,
-           near.empty() ? "" : fmt::format(", did you mean '{}'", near), fmt::join(names, ", "));
+           near.empty() ? "" : fmt::format(", did you mean '{}'", shown(near)), listed(names));
     }
     check(std::find(found + 1, names.end(), column) == names.end(), "{}:{}: two columns are named '{}'",
           lines_.name(), record_line_, column);

@@ -1,9 +1,10 @@
 #include "jsonl.h"
 
+#include "names.h"
+
 #include <comera/base/error.h>
 #include <comera/base/text.h>
 
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -58,7 +59,7 @@ class ChosenValues {
     const std::string& column = columns_[missing - found_.begin()];
     const std::string near = nearest_name(column, keys_);
     return fmt::format("no key '{}'{}; the keys are {}", column,
-                       near.empty() ? "" : fmt::format(", did you mean '{}'", near), fmt::join(keys_, ", "));
+                       near.empty() ? "" : fmt::format(", did you mean '{}'", shown(near)), listed(keys_));
   }
 
  private:

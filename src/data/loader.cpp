@@ -1,18 +1,19 @@
+#include "permutation.h"
+
 #include <comera/base/error.h>
-#include <comera/base/random.h>
 #include <comera/data/loader.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace comera::data {
 namespace {
 
-// Batches of similar length are cut from pools of this many batches: large enough to leave little padding,
-// small enough that the order stays random.
+// The random order of an epoch is made pool by pool: within a pool of this many batches, samples are sorted
+// by length, cut into batches, and the batches shuffled. That leaves little padding, and every pool has all
+// lengths.
 constexpr std::int64_t kPoolBatches = 64;
 
-// Random sites of the two shuffles of an epoch.
+// Random sites of an epoch: its order of samples, and from the second on the order of batches of each pool.
 constexpr std::uint64_t kSampleOrder = 1, kBatchOrder = 2;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
@@ -30,71 +31,75 @@ void check_options(const LoaderOptions& options) {
 Loader::Loader(const Dataset& dataset, LoaderOptions options) : dataset_(dataset), options_(options) {
   check_options(options_);
   check(dataset_.size() > 0, "{}: has no samples", dataset_.path().string());
-  order_epoch();
 }
 
 std::int64_t Loader::batches_per_epoch() const { return (dataset_.size() - 1) / options_.batch_size + 1; }
 
 bool Loader::done() const { return !options_.shuffle && position_.batch == batches_per_epoch(); }
 
-std::vector<std::int64_t> Loader::shuffled(std::int64_t epoch) const {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(dataset_.size()));
-  std::iota(order.begin(), order.end(), 0);
-  RandomStream stream(random_key(options_.seed, static_cast<std::uint64_t>(epoch), kSampleOrder));
-  shuffle(order, stream);
-  return order;
-}
-
-void Loader::order_epoch() {
-  if (!options_.shuffle) return;
-  const std::int64_t batch = options_.batch_size, places = batches_per_epoch() * batch;
-  order_ = shuffled(position_.epoch);
-  if (const std::int64_t missing = places - dataset_.size(); missing > 0) {
-    const auto following = shuffled(position_.epoch + 1);
-    for (std::int64_t i = 0; i < missing; ++i) order_.push_back(following[i % following.size()]);
-  }
+// Samples of the pool of batches that begins at `begin`, in places of the epoch's order.
+void Loader::order_pool(LoaderPosition begin) {
+  const std::int64_t batch = options_.batch_size, samples = dataset_.size();
+  const std::int64_t first = begin.batch * batch;
+  const std::int64_t last = std::min(batches_per_epoch() * batch, first + kPoolBatches * batch);
+  const auto order_of = [&](std::int64_t epoch) {
+    return Permutation(static_cast<std::uint64_t>(samples),
+                       random_key(options_.seed, static_cast<std::uint64_t>(epoch), kSampleOrder));
+  };
+  const Permutation order = order_of(begin.epoch), following = order_of(begin.epoch + 1);
+  pool_.clear();
+  for (std::int64_t place = first; place < last; ++place)
+    pool_.push_back(static_cast<std::int64_t>(place < samples ? order(place) : following(place % samples)));
+  pool_begin_ = begin;
   if (!options_.bucket) return;
 
-  for (std::int64_t begin = 0; begin < places; begin += kPoolBatches * batch) {
-    const std::int64_t end = std::min(places, begin + kPoolBatches * batch);
-    std::vector<std::pair<std::int64_t, std::int64_t>> pool;  // length, sample
-    for (std::int64_t i = begin; i < end; ++i)
-      pool.emplace_back(static_cast<std::int64_t>(dataset_[order_[i]].tokens.size()), order_[i]);
-    std::stable_sort(pool.begin(), pool.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::int64_t i = begin; i < end; ++i) order_[i] = pool[i - begin].second;
+  std::vector<std::pair<std::int64_t, std::int64_t>> by_length;
+  for (const std::int64_t sample : pool_)
+    by_length.emplace_back(static_cast<std::int64_t>(dataset_[sample].tokens.size()), sample);
+  std::stable_sort(by_length.begin(), by_length.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const std::int64_t batches = (last - first) / batch;
+  const Permutation batch_order(static_cast<std::uint64_t>(batches),
+                                random_key(options_.seed, static_cast<std::uint64_t>(begin.epoch),
+                                           kBatchOrder + static_cast<std::uint64_t>(begin.batch)));
+  for (std::int64_t b = 0; b < batches; ++b)
+    for (std::int64_t i = 0; i < batch; ++i)
+      pool_[b * batch + i] = by_length[static_cast<std::int64_t>(batch_order(b)) * batch + i].second;
+}
+
+// The samples of the batch at the loader's position.
+std::vector<std::int64_t> Loader::batch_samples() {
+  const std::int64_t batch = options_.batch_size;
+  std::vector<std::int64_t> samples;
+  if (!options_.shuffle) {
+    const std::int64_t begin = position_.batch * batch, end = std::min(dataset_.size(), begin + batch);
+    for (std::int64_t i = begin; i < end; ++i) samples.push_back(i);
+    return samples;
   }
-  std::vector<std::int64_t> batches(static_cast<std::size_t>(batches_per_epoch()));
-  std::iota(batches.begin(), batches.end(), 0);
-  RandomStream stream(random_key(options_.seed, static_cast<std::uint64_t>(position_.epoch), kBatchOrder));
-  shuffle(batches, stream);
-  std::vector<std::int64_t> ordered;
-  ordered.reserve(order_.size());
-  for (const std::int64_t b : batches)
-    ordered.insert(ordered.end(), order_.begin() + b * batch, order_.begin() + (b + 1) * batch);
-  order_ = std::move(ordered);
+  const LoaderPosition begin{position_.epoch, position_.batch / kPoolBatches * kPoolBatches};
+  if (pool_.empty() || begin != pool_begin_) order_pool(begin);
+  const auto first = pool_.begin() + (position_.batch - begin.batch) * batch;
+  samples.assign(first, first + batch);
+  return samples;
 }
 
 Batch Loader::next() {
   check(!done(), "[loader] all {} batches were given; seek to the start to go over them again",
         batches_per_epoch());
-  const std::int64_t begin = position_.batch * options_.batch_size;
-  const std::int64_t places =
-      options_.shuffle ? options_.batch_size : std::min(options_.batch_size, dataset_.size() - begin);
   Batch batch;
-  batch.size = places;
-  for (std::int64_t i = 0; i < places; ++i) {
-    batch.sample_ids.push_back(options_.shuffle ? order_[begin + i] : begin + i);
-    const auto tokens = static_cast<std::int64_t>(dataset_[batch.sample_ids[i]].tokens.size());
+  batch.sample_ids = batch_samples();
+  batch.size = static_cast<std::int64_t>(batch.sample_ids.size());
+  for (const std::int64_t id : batch.sample_ids) {
+    const auto tokens = static_cast<std::int64_t>(dataset_[id].tokens.size());
     batch.lengths.push_back(std::min(tokens, options_.max_length));
-    batch.length = std::max(batch.length, batch.lengths[i]);
+    batch.length = std::max(batch.length, batch.lengths.back());
   }
   batch.length = options_.pad_to_max
                      ? options_.max_length
                      : std::min(options_.max_length, rounded_up(batch.length, options_.pad_to));
   batch.tokens.assign(batch.size * batch.length, options_.pad);
   batch.segments.assign(batch.size * batch.length, 0);
-  for (std::int64_t i = 0; i < places; ++i) {
+  for (std::int64_t i = 0; i < batch.size; ++i) {
     const Sample sample = dataset_[batch.sample_ids[i]];
     const std::int64_t length = batch.lengths[i];
     std::int64_t* tokens = batch.tokens.data() + i * batch.length;
@@ -107,10 +112,7 @@ Batch Loader::next() {
   }
 
   position_.batch += 1;
-  if (options_.shuffle && position_.batch == batches_per_epoch()) {
-    position_ = {position_.epoch + 1, 0};
-    order_epoch();
-  }
+  if (options_.shuffle && position_.batch == batches_per_epoch()) position_ = {position_.epoch + 1, 0};
   return batch;
 }
 
@@ -120,9 +122,7 @@ void Loader::seek(LoaderPosition position) {
             position.batch <= last,
         "[loader] no position epoch {}, batch {}: an epoch has {} batches", position.epoch, position.batch,
         batches_per_epoch());
-  const bool same_epoch = position.epoch == position_.epoch;
   position_ = position;
-  if (!same_epoch) order_epoch();
 }
 
 }  // namespace comera::data

@@ -201,6 +201,11 @@ TEST(PythonRoots, ProgramsThatAreNoPythonAreErrors) {
   EXPECT_THROW(data::python_roots("false"), Error);
   EXPECT_THROW(data::python_roots("true"), Error);
   EXPECT_THROW(data::python_roots("echo"), Error);
+  test::TemporaryFolder folder;
+  const fs::path endless = folder / "endless";
+  write_file(endless, "#!/bin/sh\nexec yes\n");
+  fs::permissions(endless, fs::perms::owner_all);
+  EXPECT_THROW(data::python_roots(endless.string()), Error);
 }
 
 // What the demo promises, on the Python this was built with.

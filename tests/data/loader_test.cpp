@@ -149,6 +149,22 @@ TEST_F(LoaderTest, BucketsLeaveLittlePadding) {
   EXPECT_GT(padding(false), 0.40);
 }
 
+TEST_F(LoaderTest, OrdersAreEvenlyRandom) {
+  // Over many seeds each of 7 samples stands equally often at each of 7 places: chi-square with 36 degrees of
+  // freedom, 99.99% below 83.
+  const auto dataset = make(7);
+  constexpr int kSeeds = 7'000;
+  std::vector<int> times(49, 0);
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Loader loader(dataset, {.batch_size = 7, .bucket = false, .seed = seed});
+    const auto ids = loader.next().sample_ids;
+    for (int place = 0; place < 7; ++place) ++times[place * 7 + ids[place]];
+  }
+  double chi_square = 0;
+  for (const int count : times) chi_square += (count - 1e3) * (count - 1e3) / 1e3;
+  EXPECT_LT(chi_square, 83);
+}
+
 TEST_F(LoaderTest, BadOptionsAndEmptyDataAreRefused) {
   const auto empty = make(0);
   EXPECT_THROW(Loader(empty, {}), Error);

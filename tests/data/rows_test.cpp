@@ -4,6 +4,7 @@
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/random.h>
+#include <comera/base/text.h>
 #include <comera/data/rows.h>
 
 #include <gtest/gtest.h>
@@ -116,6 +117,20 @@ TEST(Csv, QuotedFields) {
                   {"", ""},
                   {"5", "a\n\n\"\nb"}}));
   EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 3, 5, 6, 7, 8}));
+}
+
+TEST(Csv, NamesInMessagesAreShortAndOnOneLine) {
+  std::string header = "\"a\nb\"";
+  for (int i = 0; i < 30; ++i) header += ",c" + std::to_string(i);
+  header += "," + std::string(100, 'd');
+  const std::string message = error_of(header + "\n", csv({"x"}));
+  EXPECT_NE(message.find("the columns are a\\x0ab, c0, c1"), std::string::npos) << message;
+  EXPECT_TRUE(message.ends_with("c18 and 12 more")) << message;
+  std::string accents = "z";
+  for (int i = 0; i < 50; ++i) accents += "\xC3\xA9";
+  const std::string longest = error_of(accents + "\n", csv({"x"}));
+  EXPECT_NE(longest.find("..."), std::string::npos);
+  EXPECT_FALSE(invalid_utf8(longest));
 }
 
 TEST(Csv, ErrorsNameFileAndLine) {

@@ -54,12 +54,14 @@ class Loader {
   void seek(LoaderPosition position);
 
  private:
-  void order_epoch();
-  std::vector<std::int64_t> shuffled(std::int64_t epoch) const;
+  void order_pool(LoaderPosition begin);
+  std::vector<std::int64_t> batch_samples();
   const Dataset& dataset_;
   LoaderOptions options_;
   LoaderPosition position_;
-  std::vector<std::int64_t> order_;  // with shuffle: sample indices of this epoch, batch after batch
+  std::vector<std::int64_t>
+      pool_;  // with shuffle: samples of some consecutive batches, the first at pool_begin_
+  LoaderPosition pool_begin_;
 };
 
 }  // namespace comera::data
