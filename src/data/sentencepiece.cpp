@@ -85,13 +85,13 @@ class SentencePiece final : public Tokenizer {
   // The best way to reach a byte of the word: its log-probability, the piece that ends there and where it
   // starts.
   struct Step {
+    std::int64_t start = -1;
     float score = 0;
-    std::int32_t start = -1;
     std::int32_t piece = -1;  // -1: a character without a piece
   };
 
-  // Viterbi over the word: the pieces with the greatest sum of scores. The sums are made in the same order as
-  // in sentencepiece, so that rounding decides ties alike.
+  // Viterbi over the word: the pieces with the greatest sum of scores. As in sentencepiece, sums are
+  // compared in double and kept in float, so that rounding decides ties alike.
   void append_pieces(std::string_view word, std::vector<Step>& steps, std::vector<std::int32_t>& ids) const {
     steps.assign(word.size() + 1, Step{});
     for (std::size_t start = 0; start < word.size();) {
@@ -124,14 +124,15 @@ class SentencePiece final : public Tokenizer {
       if (node == Trie::kNone) break;
       const std::int32_t piece = trie_.number(node);
       if (piece < 0) continue;
-      improve(steps[end], model_.scores[piece] + steps[start].score, start, piece);
+      improve(steps[end], double{model_.scores[piece]} + steps[start].score, start, piece);
       has_character |= end == after;
     }
     return has_character;
   }
 
-  static void improve(Step& step, float score, std::size_t start, std::int32_t piece) {
-    if (step.start < 0 || score > step.score) step = {score, static_cast<std::int32_t>(start), piece};
+  static void improve(Step& step, double score, std::size_t start, std::int32_t piece) {
+    if (step.start < 0 || score > step.score)
+      step = {static_cast<std::int64_t>(start), static_cast<float>(score), piece};
   }
 
   std::string state_;

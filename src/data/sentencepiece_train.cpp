@@ -26,9 +26,10 @@ constexpr std::size_t kLongestLine = 4096;
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "comera-tokenizer-XXXXXX").string();
-    check(::mkdtemp(pattern.data()) != nullptr,
-          "[sentencepiece] cannot make the folder {}; set TMPDIR to a folder that can be written", pattern);
+    std::error_code error;
+    std::string pattern = (fs::temp_directory_path(error) / "comera-tokenizer-XXXXXX").string();
+    check(!error && ::mkdtemp(pattern.data()) != nullptr,
+          "[sentencepiece] cannot make a temporary folder; set TMPDIR to a folder that can be written");
     path_ = pattern;
   }
   ~TemporaryFolder() {

@@ -4,7 +4,6 @@
 #include <comera/base/file.h>
 #include <comera/data/tokenizer.h>
 
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <string>
