@@ -13,6 +13,7 @@ namespace comera::plan {
 struct Operation {
   int left = 0, right = 0, result = 0;
   double workspace = 0;  ///< bytes of copies that live while it runs
+  double cost = 0;       ///< under the objective that compares trees
 };
 
 struct Job {
@@ -36,8 +37,9 @@ std::optional<Order> least_peak(const Job& job, double limit);
 /// saved; a node that the backward needs and that is not saved is computed again, once.
 class TreeMemory {
  public:
-  TreeMemory(const Network& network, const Openings& openings, const Tree& tree, const Objective& ways,
-             double element_bytes);
+  /// `ways` chooses how each contraction runs, `trees` says what that costs.
+  TreeMemory(const Network& network, const Openings& openings, const Tree& tree, const Objective& trees,
+             const Objective& ways, double element_bytes);
 
   /// Nodes that may be saved, bit i for node i: those with a use in the backward.
   std::uint32_t useful() const { return useful_; }
@@ -53,20 +55,22 @@ class TreeMemory {
 
   /// At most the peak of any order and any choice of what is saved.
   double least() const { return least_; }
+  /// Cost of all contractions, those computed again twice.
+  double cost(std::uint32_t saved) const;
 
  private:
-  double bytes_of(Leaves set) const;
-  Operation operation(int left, int right, int result, Leaves left_set, Leaves right_set, Leaves result_set);
+  Operation operation(int left, int right, int result, Indices left_open, Indices right_open,
+                      Indices result_open) const;
 
-  const Network& network_;
-  const Openings& openings_;
   Tree tree_;
-  const Objective& ways_;
+  const Openings& openings_;
+  const Objective &trees_, &ways_;
   double element_;
   std::vector<double> bytes_;
-  std::vector<Operation> forward_, backward_;
+  std::vector<Operation> forward_;  // by node
+  std::vector<Operation> backward_;
   std::uint32_t useful_ = 0;
-  double least_ = 0;
+  double least_ = 0, cost_ = 0;
 };
 
 struct MemoryChoice {
@@ -84,6 +88,9 @@ constexpr int kCandidateTrees = 32;
 /// All useful nodes saved, the order with the least peak.
 MemoryChoice everything_saved(const Network& network, const Tree& tree, const Objective& trees,
                               const Objective& ways, double element_bytes);
+/// Only the nodes in `saved` saved. Throws Error when one of them has no use.
+MemoryChoice with_saved(const Network& network, const Tree& tree, std::uint32_t saved, const Objective& trees,
+                        const Objective& ways, double element_bytes);
 /// Least peak over every tree, order and choice of what is saved, exact to 8 leaves; beyond, an upper bound
 /// over the 32 cheapest trees.
 MemoryChoice smallest_peak(const Network& network, const Objective& trees, const Objective& ways,
