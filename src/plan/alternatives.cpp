@@ -36,8 +36,11 @@ Plan plan_separately(const Request& request, const Profile& profile) {
       const bool last = one.result == 2 * tree.leaves - 3;
       std::string name;
       for (int j = 0; j < network.size(); ++j)
-        if (set >> j & 1) name += (name.empty() ? "" : " ") + network.leaves[j].name;
-      name = !last ? "[" + name + "]" : leaf == root ? "Y" : "d" + network.leaves[leaf].name;
+        if (set >> j & 1) name += fmt::format("{}{}", name.empty() ? "" : " ", network.leaves[j].name);
+      if (last)
+        name = leaf == root ? "Y" : fmt::format("d{}", network.leaves[leaf].name);
+      else
+        name = fmt::format("[{}]", name);
       ids[one.result] = builder.tensor(set, name);
       builder.step(ids[one.left], ids[one.right], ids[one.result], leaf != root, false);
     }

@@ -10,14 +10,17 @@
 namespace comera::plan {
 namespace {
 
+// Enough for all orders that matter; the many trials of greedy choices are cut off earlier.
+constexpr std::size_t kTrialStates = 1000;
+
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // Both orders under one choice of what is saved, or none at or below the limit.
 std::optional<MemoryChoice> choose(const TreeMemory& memory, const Tree& tree, std::uint32_t saved,
-                                   double limit) {
+                                   double limit, std::size_t most_states = kMostStates) {
   auto forward = least_peak(memory.forward(saved), limit);
   if (!forward) return std::nullopt;
-  auto backward = least_peak(memory.backward(saved), limit);
+  auto backward = least_peak(memory.backward(saved), limit, most_states);
   if (!backward) return std::nullopt;
   MemoryChoice choice{tree, saved, std::move(*forward), std::move(*backward), 0, memory.cost(saved), true};
   choice.peak = std::max(choice.forward.peak, choice.backward.peak);
@@ -41,16 +44,17 @@ std::vector<std::uint32_t> choices(const TreeMemory& memory, std::uint32_t nodes
 // Drops the node whose recomputation lowers the peak most, as long as one does and the peak is above
 // `enough`.
 MemoryChoice drop_greedily(const TreeMemory& memory, const Tree& tree, double enough) {
-  MemoryChoice best = *choose(memory, tree, memory.useful(), kNoLimit);
+  MemoryChoice best = *choose(memory, tree, memory.useful(), kNoLimit, kTrialStates);
   for (bool better = true; better && best.peak > enough;) {
     better = false;
     const MemoryChoice from = best;
     for (std::uint32_t rest = from.saved; rest != 0; rest &= rest - 1) {
       const std::uint32_t saved = from.saved & ~(rest & (~rest + 1));
-      const auto choice = choose(memory, tree, saved, best.peak);
+      const auto choice = choose(memory, tree, saved, best.peak, kTrialStates);
       if (choice && (choice->peak < best.peak)) best = *choice, better = true;
     }
   }
+  if (auto ordered = choose(memory, tree, best.saved, best.peak)) best = std::move(*ordered);
   best.exact = false;
   return best;
 }

@@ -21,8 +21,8 @@ std::int64_t product(std::int64_t a, std::int64_t b) {
 std::string list_of(const Network& network, Leaves set) {
   std::string text;
   for (int i = 0; i < network.size(); ++i)
-    if (set >> i & 1) text += (text.empty() ? "" : " ") + network.leaves[i].name;
-  return "[" + text + "]";
+    if (set >> i & 1) text += fmt::format("{}{}", text.empty() ? "" : " ", network.leaves[i].name);
+  return fmt::format("[{}]", text);
 }
 
 // Marks, from the last step to the first, the last use of each tensor within one half of the plan.
@@ -96,9 +96,11 @@ void PlanBuilder::add_tree(const MemoryChoice& choice) {
     const bool forward = thing < memory.incoming(0);
     const int node = forward ? thing : thing - memory.incoming(0);
     const Leaves set = forward ? sets[node] : network.all() & ~sets[node];
-    const std::string name = node == last         ? "Y"
-                             : tree.is_leaf(node) ? "d" + network.leaves[node].name
-                                                  : (forward ? "" : "d") + list_of(network, sets[node]);
+    const char* gradient = forward ? "" : "d";
+    const std::string name = node == last ? "Y"
+                                          : fmt::format("{}{}", gradient,
+                                                        tree.is_leaf(node) ? network.leaves[node].name
+                                                                           : list_of(network, sets[node]));
     return ids[thing] = tensor(set, name);
   };
   const auto run = [&](const Job& job, const Order& order, bool backward) {

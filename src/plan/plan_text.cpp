@@ -22,7 +22,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t
       line +=
           c < texts ? fmt::format("{:<{}}  ", row[c], widths[c]) : fmt::format("{:>{}}  ", row[c], widths[c]);
     line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    text += fmt::format("{}\n", line);
   }
   return text;
 }
@@ -38,28 +38,27 @@ std::string shape_of(const Product& product) {
 
 std::string to_string(const Plan& plan, const NamedPlans& alternatives) {
   std::string text;
-  for (const format::Shape& shape : plan.request.layers) text += format::to_string(shape) + "\n";
+  for (const format::Shape& shape : plan.request.layers)
+    text += fmt::format("{}\n", format::to_string(shape));
   text += fmt::format("{} tokens, {}, {}, for {}", plan.request.tokens, to_string(plan.request.dtype),
                       plan.request.device, to_string(plan.request.goal));
   if (plan.request.memory_limit) text += fmt::format(" within {} bytes", plan.request.memory_limit);
   text += "\n";
-  if (plan.tree) text += "tree " + to_string(*plan.tree, plan.network) + "\n";
+  if (plan.tree) text += fmt::format("tree {}\n", to_string(*plan.tree, plan.network));
 
   std::vector<std::vector<std::string>> rows{
-      {"", "result", "from", "copied first", "kept", "product (m x k x n)", "multiply-adds", "bytes", "us"}};
+      {"", "result", "from", "copied", "kept", "product (m x k x n)", "multiply-adds", "bytes", "us"}};
   for (const Step& step : plan.steps) {
     const std::string &left = plan.tensors[step.left].name, &right = plan.tensors[step.right].name;
-    std::string copied;
-    for (const auto& [copy, name] : {std::pair{step.copy_left, left}, {step.copy_right, right}})
-      if (copy) copied += (copied.empty() ? "" : ", ") + name;
-    if (step.copy_result) copied += (copied.empty() ? "" : ", ") + std::string("result");
+    std::vector<std::string> copied;
+    if (step.copy_left) copied.push_back(left);
+    if (step.copy_right) copied.push_back(right);
+    if (step.copy_result) copied.push_back("result");
     const bool saved =
         !step.backward && std::binary_search(plan.saved.begin(), plan.saved.end(), step.result);
+    const char* kept = saved ? "saved" : step.recomputed ? "again" : "";
     rows.push_back({step.backward ? "backward" : "forward", plan.tensors[step.result].name,
-                    left + " * " + right, copied,
-                    saved             ? "saved"
-                    : step.recomputed ? "again"
-                                      : "",
+                    fmt::format("{} * {}", left, right), fmt::format("{}", fmt::join(copied, ", ")), kept,
                     shape_of(step.product), format_count(static_cast<double>(step.multiply_adds)),
                     format_bytes(static_cast<double>(step.bytes)), microseconds(step.seconds)});
   }
@@ -85,7 +84,7 @@ std::string to_string(const Plan& plan, const NamedPlans& alternatives) {
     add(name, other);
     if (name == "dense") dense = &other;
   }
-  text += "\n" + table(rows, 1);
+  text += fmt::format("\n{}", table(rows, 1));
   if (dense && dense->predicted_seconds < plan.predicted_seconds)
     text += fmt::format("a dense layer would be faster: predicted {:.2f} of this plan's time\n",
                         dense->predicted_seconds / plan.predicted_seconds);

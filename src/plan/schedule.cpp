@@ -11,8 +11,6 @@ namespace {
 
 using Done = std::uint64_t;  // set of operations
 
-constexpr std::size_t kMostStates = 100'000;
-
 // A job with what is asked of it often: which operations use a thing, and which one makes it.
 class Simulation {
  public:
@@ -101,7 +99,7 @@ Order greedy(const Job& job, const Simulation& simulation) {
 }  // namespace
 
 // Over sets of executed operations, those reached with the least peak first.
-std::optional<Order> least_peak(const Job& job, double limit) {
+std::optional<Order> least_peak(const Job& job, double limit, std::size_t most_states) {
   check(job.operations.size() <= 64, "[plan] at most 64 operations can be ordered, got {}",
         job.operations.size());
   const Simulation simulation(job);
@@ -122,7 +120,7 @@ std::optional<Order> least_peak(const Job& job, double limit) {
       std::reverse(order.operations.begin(), order.operations.end());
       return order;
     }
-    if (came_from.size() > kMostStates) {
+    if (came_from.size() > most_states) {
       Order order = greedy(job, simulation);
       if (order.peak > limit) return std::nullopt;
       return order;

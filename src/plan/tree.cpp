@@ -88,7 +88,8 @@ void validate(const Tree& tree) {
 std::string to_string(const Tree& tree, const Network& network) {
   std::vector<std::string> text;
   for (const Leaf& leaf : network.leaves) text.push_back(leaf.name);
-  for (const auto& node : tree.nodes) text.push_back("(" + text[node.left] + " " + text[node.right] + ")");
+  for (const auto& node : tree.nodes)
+    text.push_back(fmt::format("({} {})", text[node.left], text[node.right]));
   return text.back();
 }
 
@@ -127,10 +128,10 @@ double node_cost(const Network& network, const Openings& openings, Leaves left, 
   return cost;
 }
 
-double tree_cost(const Network& network, const Tree& tree, const Objective& objective) {
+double tree_cost(const Network& network, const Openings& openings, const Tree& tree,
+                 const Objective& objective) {
   check(tree.leaves == network.size(), "[tree] a tree over {} leaves for a network of {}", tree.leaves,
         network.size());
-  const Openings openings(network);
   const auto sets = tree.sets();
   double cost = 0;
   for (const auto& node : tree.nodes)

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <comera/plan/plan.h>
 #include <comera/plan/search.h>
 #include <comera/plan/memory.h>

@@ -31,7 +31,10 @@ struct Order {
 
 /// The order of the operations with the least peak, or none when no order stays at or below `limit`. What is
 /// live while an operation runs: its operands, its result, its workspace, and all that is yet to be used.
-std::optional<Order> least_peak(const Job& job, double limit);
+/// After `most_states` sets of executed operations the search ends with a good order that need not be the
+/// best.
+constexpr std::size_t kMostStates = 100'000;
+std::optional<Order> least_peak(const Job& job, double limit, std::size_t most_states = kMostStates);
 
 /// The contractions of a tree with their bytes and recomputations. Forward nodes other than the last may be
 /// saved; a node that the backward needs and that is not saved is computed again, once.

@@ -46,7 +46,8 @@ Tree core_by_core_tree(int cores);
 
 /// Cost of all results asked for: at each node the direction to dY, and the other two where something under
 /// that side is wanted.
-double tree_cost(const Network& network, const Tree& tree, const Objective& objective);
+double tree_cost(const Network& network, const Openings& openings, const Tree& tree,
+                 const Objective& objective);
 /// The same of one node over the leaves `left` and `right`.
 double node_cost(const Network& network, const Openings& openings, Leaves left, Leaves right,
                  const Objective& objective);
