@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 using namespace comera;
@@ -82,14 +83,21 @@ TEST(SearchFacts, TwoGroupsAgainstTheBestAt64Tokens) {
   EXPECT_NEAR(ratio(format::tt({12, 8, 8}, {12, 16, 16}, {12, 30, 30, 30, 16})), 1.27, 0.005);
 }
 
-// Joining G1 and G3 before the large digit between them comes in: no interval of the chain.
-TEST(SearchFacts, BondsOfRankOneAreCut) {
+// With bonds of rank 1 the best tree may join cores that are no neighbours, against the usual belief.
+TEST(SearchFacts, CoresThatAreNoNeighboursMayJoinFirst) {
   const Network network =
-      layer_network({format::tt({2, 100, 2}, {50}, {1, 1, 4})}, 1'000'000, Results::forward);
+      layer_network({format::tt({64, 64, 100, 2}, {64}, {1, 1, 1, 1})}, 4096, Results::without_input);
   const MultiplyAdds adds;
-  const Network weight_only = rooted_at(network, 0);
-  expect_equal_to_enumeration(network, adds);
-  expect_equal_to_enumeration(weight_only, adds);
+  const Openings openings(network);
+  double neighbours = std::numeric_limits<double>::infinity();
+  for_each_tree(network.size(), [&](const Tree& tree) {
+    for (const Leaves set : tree.sets())
+      if (const Leaves from_first = set >> std::countr_zero(set);
+          !(set & 1) && (from_first & (from_first + 1)))
+        return;
+    neighbours = std::min(neighbours, tree_cost(network, openings, tree, adds));
+  });
+  EXPECT_LT(TreeSearch(network, adds).cheapest().cost, neighbours);
 }
 
 TEST(SearchFacts, OneTokenAndDimensionsOfOne) {
