@@ -17,8 +17,10 @@ PredictedTime::PredictedTime(const Profile& profile, DType dtype)
 }
 
 double PredictedTime::cost(const Work& work) const {
-  const RateLookup& rates = work.batch > 1 ? batched_ : single_;
-  const double product = work.multiply_adds() / rates.rate(work.m, work.k, work.n);
+  // A batch may run as one call or item by item.
+  double product = work.multiply_adds() / single_.rate(work.m, work.k, work.n) + (work.batch - 1) * start_;
+  if (work.batch > 1)
+    product = std::min(product, work.multiply_adds() / batched_.rate(work.m, work.k, work.n));
   return start_ * (1 + work.copies) + std::max(product, element_ * work.elements / bandwidth_) +
          2 * element_ * work.copied / copy_bandwidth_;
 }

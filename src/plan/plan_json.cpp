@@ -264,12 +264,12 @@ Plan plan_from_json(const Json& json, const std::string& source) {
   Plan plan;
   try {
     plan = read_plan(json, source);
+    validate(plan, source);
   } catch (const Error& error) {
-    // What the request's own checks say does not name the source.
+    // What the checks of shapes and trees say does not name the source.
     const std::string text = error.what();
     throw Error(text.starts_with(source) ? text : source + ": " + text);
   }
-  validate(plan, source);
   return plan;
 }
 

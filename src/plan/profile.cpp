@@ -12,7 +12,8 @@ constexpr int kVersion = 1;
 constexpr std::size_t kMostSizes = 64;
 constexpr std::uint64_t kLargestFile = 1 << 24;
 
-bool usable(double value) { return std::isfinite(value) && value > 0; }
+// No machine is outside; sums and quotients of what is inside stay finite.
+bool usable(double value) { return value >= 1e-15 && value <= 1e18; }
 
 void validate(const RateTable& table, const std::string& where, const std::string& name) {
   for (const auto* axis : {&table.m, &table.k, &table.n}) {
@@ -111,7 +112,7 @@ Profile default_profile(DType dtype) {
   profile.bandwidth = 12e9;
   profile.copy_bandwidth = 4e9;
   profile.start_seconds = 4e-6;
-  profile.rates = {{"elementwise", 8e9}, {"unique", 40e6}};
+  profile.rates = {{"elementwise", 8e9}, {"elementwise_in_cache", 24e9}, {"unique", 40e6}};
   return profile;
 }
 
@@ -148,12 +149,17 @@ Profile profile_from_json(const Json& json, const std::string& source) {
   Profile profile;
   profile.machine = reader.get<std::string>("machine");
   profile.threads = reader.get<int>("threads");
-  profile.dtype = parse_dtype(reader.get<std::string>("dtype"));
+  const std::string dtype = reader.get<std::string>("dtype");
+  bool known = false;
+  for (const DType one : {DType::float64, DType::float32, DType::bfloat16, DType::float16})
+    if (to_string(one) == dtype) profile.dtype = one, known = true;
+  check(known, "{}: unknown type \"{}\"", source, dtype);
   profile.bandwidth = reader.get<double>("bandwidth_bytes_per_second");
   profile.copy_bandwidth = reader.get<double>("copy_bytes_per_second");
   profile.start_seconds = reader.get<double>("start_seconds");
   profile.single = reader.table("single");
   profile.batched = reader.table("batched");
+  check(reader.at("rates").is_object(), "{}: \"rates\" is not an object", source);
   for (const auto& [name, rate] : reader.at("rates").items()) {
     check(rate.is_number(), "{}: the rate of {} is not a number", source, name);
     profile.rates[name] = rate.get<double>();

@@ -15,9 +15,9 @@ std::int64_t sum(std::int64_t a, std::int64_t b) {
   return total;
 }
 
-double elementwise(const Profile& profile) {
-  const auto found = profile.rates.find("elementwise");
-  check(found != profile.rates.end(), "[plan] the profile has no rate \"elementwise\"");
+double rate(const Profile& profile, const char* name) {
+  const auto found = profile.rates.find(name);
+  check(found != profile.rates.end(), "[plan] the profile has no rate \"{}\"", name);
   return found->second;
 }
 
@@ -46,7 +46,7 @@ RegionPlan gathered(std::string name, std::vector<Plan> plans) {
 
 void add_passes(RegionPlan* region, std::int64_t bytes, const Profile& profile) {
   region->bytes_moved = sum(region->bytes_moved, bytes);
-  region->predicted_seconds += static_cast<double>(bytes) / elementwise(profile);
+  region->predicted_seconds += static_cast<double>(bytes) / rate(profile, "elementwise");
 }
 
 // Each layer alone; the input gradients are added up.
@@ -119,7 +119,8 @@ RegionPlan fuse_feed_forward(std::vector<Plan> plans, const Profile& profile) {
     }
   }
   // The function itself is still computed: once, again, and its derivative.
-  region.predicted_seconds += (training ? 3 : 1) * static_cast<double>(wide) / elementwise(profile);
+  region.predicted_seconds +=
+      (training ? 3 : 1) * static_cast<double>(wide) / rate(profile, "elementwise_in_cache");
   const std::int64_t forward =
       std::max({up.forward_peak_bytes - wide, up.saved_bytes, up.saved_bytes + down.forward_peak_bytes});
   const std::int64_t backward = std::max(up.saved_bytes + down.backward_peak_bytes - wide,

@@ -17,7 +17,7 @@ struct LookupRequest {
   double distinct_rows = 0;  ///< 0 = expected for uniform draws of `rows`
   /// Distinct combinations of the digits [first, last) among the distinct rows, at first * (K + 1) + last;
   /// empty = expected for uniform draws. Entries of 0 likewise.
-  std::vector<double> distinct_parts;
+  std::vector<double> distinct_parts = {};
   bool training = true;
   bool chains_only = false;  ///< only one prefix and one suffix, each extended core by core
   DType dtype = DType::float32;

@@ -34,8 +34,8 @@ struct Profile {
   double bandwidth = 0;       ///< bytes a second that a product can read and write
   double copy_bandwidth = 0;  ///< bytes a second, read + written, of a copy that permutes
   double start_seconds = 0;   ///< of one operation, whatever its size
-  /// Rates of everything else by name. Known here: "elementwise", bytes a second read + written; "unique",
-  /// keys a second sorted to find the distinct ones. exec may add its own.
+  /// Rates of everything else by name. Known here: "elementwise" and "elementwise_in_cache", bytes a second
+  /// read + written; "unique", keys a second sorted to find the distinct ones. exec may add its own.
   std::map<std::string, double> rates;
 
   bool operator==(const Profile&) const = default;
