@@ -22,8 +22,8 @@ class Objective {
  public:
   virtual ~Objective() = default;
   virtual double cost(const Work& work) const = 0;
-  /// At most the cost of any way to run a contraction with so many multiply-adds over so many elements; the
-  /// search skips what cannot win by it.
+  /// At most (up to rounding) the cost of any way to run a contraction with so many multiply-adds over so
+  /// many elements; the search skips what cannot win by it.
   virtual double least(double multiply_adds, double elements) const = 0;
 };
 
