@@ -94,9 +94,10 @@ void Controller::State::shrink(weights::OptimiserState& optimiser) {
   if (target_size > 0) threshold *= table->live_parameters(values) > target_size;
   const torch::Tensor magnitude = values.abs();
   const torch::Tensor left = (magnitude - threshold).clamp_min_(0);
-  // The last entry of a bond stays: whether a whole layer can go is not for a threshold to decide.
+  // The last entry of a bond stays: whether a whole layer can go is not for a threshold to decide. One alone,
+  // also where all are equal, as in a layer that gets no gradient.
   const torch::Tensor last =
-      (table->largest_in_bond(left) == 0).logical_and_(magnitude == table->largest_in_bond(magnitude));
+      (table->largest_in_bond(left) == 0).logical_and_(table->first_largest(magnitude));
   const torch::Tensor shrunk = torch::where(last, values, values.sign() * left);
   table->write(shrunk);
   zero_streak = (zero_streak + 1) * (shrunk == 0);

@@ -1,10 +1,10 @@
 #include <comera/base/error.h>
 #include <comera/base/machine.h>
 #include <comera/train/memory.h>
+#include <comera/weights/torch.h>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/torch.h>
 
 #include <malloc.h>
 

@@ -214,7 +214,8 @@ class CommandLine(unittest.TestCase):
         self.refused("train", "small.toml", says="train.tsv:3")
         self.write_data()
         (self.path / "small.toml").write_text(RECIPE.replace('match = "encoder.*"', 'match = "encodr.*"'))
-        self.refused("train", "small.toml", says="no layer matches 'encodr.*'")
+        self.refused("train", "small.toml", "--set", "data.cache=other", says="no layer matches 'encodr.*'")
+        self.assertFalse((self.path / "other").exists(), "found before data is prepared")
         (self.path / "small.toml").write_text(RECIPE.replace("ranks = 6", "ranks = [6, 6, 6, 6, 6]", 1))
         self.refused("train", "small.toml", says="ranks")
 

@@ -7,8 +7,7 @@
 #include <comera/weights/optimiser_state.h>
 #include <comera/weights/saved_state.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>
