@@ -1,8 +1,7 @@
 // Prints the functions of the Python files named on stdin, one file a line: "begin:end" bytes of each, or
 // "refused".
-#include "python_functions.h"
-
 #include <comera/base/file.h>
+#include <comera/data/python_functions.h>
 
 #include <iostream>
 
