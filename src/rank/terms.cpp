@@ -12,7 +12,8 @@ constexpr double kLargestShrink = 0.05;  // of a rank scale in one step
 
 double Controller::State::price() const {
   if (stage == Stage::fixed || gamma.value_or(0) == 0) return 0;
-  return stage == Stage::early ? *gamma * price_ramp(options, progress) : late.price();
+  if (stage == Stage::late && has_phases()) return late.price();
+  return *gamma * price_ramp(options, progress);
 }
 
 double Controller::State::l2_strength() const {
@@ -86,7 +87,7 @@ void Controller::State::shrink(weights::OptimiserState& optimiser) {
                            static_cast<double>(start_size));
     }
   }
-  const bool size_phase = stage == Stage::late && late.phase == Phase::size;
+  const bool size_phase = stage == Stage::late && has_phases() && late.phase == Phase::size;
   const double largest = size_phase ? std::min(kLargestShrink, 0.2 / LateStage::kHold) : kLargestShrink;
   const torch::Tensor values = table->values();
   torch::Tensor threshold =

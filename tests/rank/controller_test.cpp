@@ -157,6 +157,19 @@ TEST(Controller, NoPriceWhenTheTargetIsAlreadyMet) {
   EXPECT_GT(problem.size(), start / 2);
 }
 
+// The late stage must not make size so dear that it shrinks the ranks that the target leaves.
+TEST(Controller, ASizeTargetAloneKeepsWhatWasLearned) {
+  Problem problem;
+  const std::int64_t start = problem.size();
+  Controller ranks(problem.weights, {.gamma = 0.05, .target_parameters = start / 2, .cut_every = 20},
+                   problem.probe());
+  problem.run(ranks, 1, 240, 400);
+  const double before = problem.probe().loss();
+  problem.run(ranks, 241, 400, 400);
+  EXPECT_LE(problem.size(), start / 2);
+  EXPECT_LT(problem.probe().loss(), before + 0.02);
+}
+
 TEST(Controller, GradientsOfTheTermsAreThoseOfAutograd) {
   for (const Rule rule : {Rule::count_prices, Rule::published}) {
     Problem problem;

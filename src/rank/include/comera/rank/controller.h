@@ -17,7 +17,7 @@ namespace comera::rank {
 
 enum class Stage {
   early,  ///< loss + price x size
-  late,   ///< achievement scalarisation towards the targets, with a falling budget
+  late,   ///< a falling budget towards a size target; with a loss target, size weighed against loss
   fixed,  ///< ranks stay as they are
 };
 
