@@ -67,6 +67,8 @@ std::int64_t allocated_bytes() { return held.load(); }
 std::int64_t peak_allocated_bytes() { return peak.load(); }
 void reset_peak_allocated_bytes() { peak.store(held.load()); }
 
+void return_free_memory() { malloc_trim(0); }
+
 std::uint64_t measure_idle_bytes() {
   const torch::Tensor small = torch::ones({64, 64});
   torch::mm(small, small);

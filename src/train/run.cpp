@@ -78,6 +78,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     resume = io::load_checkpoint(last);
     check_same_recipe(recipe, *resume, last);
   }
+  return_free_memory();  // preparing data took more than training will
   reset_peak_resident_bytes();
   Trainer trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
   Json best_json = resume && resume->state.contains("best") ? resume->state["best"] : Json();
