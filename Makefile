@@ -8,6 +8,8 @@ DEMO ?= build/comera compare configs/demo.toml
 DEMO_ARGS ?=
 
 export PIP_EXTRA_INDEX PYTHON
+# Small parallel regions on a busy machine: threads that spin at their ends would slow tests tenfold.
+export OMP_WAIT_POLICY := $(if $(OMP_WAIT_POLICY),$(OMP_WAIT_POLICY),passive)
 # Lets ccache serve one clone from what another compiled.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
@@ -15,11 +17,12 @@ export CCACHE_NOHASHDIR := 1
 python := $(if $(PYTHON),$(abspath $(shell command -v $(PYTHON))),$(CURDIR)/.venv/bin/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test configure build demo test install format check-format asan-test isa-test clean
+.PHONY: help setup setup-test configure build everything demo test install format check-format asan-test isa-test clean
 
 define HELP
 make demo           train compressed models on text this machine has, beside a dense one; a table at the end
 make build          set up what is missing and build build/comera
+make everything     tests and bench/ too
 make test           build and run all tests
 make install        install the library, its headers and the command line under PREFIX
 make format         format the sources; check-format only looks
@@ -57,12 +60,15 @@ configure: setup
 	@$(call configure,build,release)
 
 build: configure
+	ninja -C build -j $(JOBS) comera
+
+everything: configure
 	ninja -C build -j $(JOBS)
 
 demo: build
 	COMERA_PYTHON=$(python) $(DEMO) $(DEMO_ARGS)
 
-test: setup-test build
+test: setup-test everything
 	COMERA_TEST_DEVICE=$(DEVICE) ctest --test-dir build --output-on-failure
 
 install: build
@@ -73,7 +79,7 @@ asan-test: setup-test
 	ninja -C build-asan -j $(JOBS) labelled_tests
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan --output-on-failure -L 'kernel|operator|parser'
 
-isa-test: build
+isa-test: everything
 	scripts/isa_test.sh $(python)
 
 format:

@@ -6,8 +6,9 @@
 #include <comera/kernels/isa.h>
 #include <comera/ops/attention.h>
 #include <comera/ops/dropout.h>
+#include <comera/weights/torch.h>
 
-#include <torch/torch.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>

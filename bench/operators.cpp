@@ -5,8 +5,7 @@
 #include <comera/ops/build_factors.h>
 #include <comera/ops/factored_linear.h>
 #include <comera/ops/ttm_embedding.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <fmt/format.h>
 #include <malloc.h>

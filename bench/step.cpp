@@ -11,8 +11,7 @@
 #include <comera/train/memory.h>
 #include <comera/train/recipe.h>
 #include <comera/weights/rounding.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <algorithm>
 #include <chrono>

@@ -5,9 +5,11 @@
 #include <comera/kernels/isa.h>
 #include <comera/ops/implementation.h>
 #include <comera/train/task.h>
+#include <comera/weights/torch.h>
 
 #include <ATen/Version.h>
-#include <torch/torch.h>
+#include <torch/cuda.h>
+#include <torch/version.h>
 
 #include <cstdlib>
 

@@ -3,8 +3,7 @@
 #include <comera/base/error.h>
 #include <comera/base/machine.h>
 #include <comera/train/memory.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <csignal>
 #include <cstdio>

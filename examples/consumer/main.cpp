@@ -12,7 +12,7 @@ int main() {
   const auto teacher = torch::randn({kWidth, 4}).matmul(torch::randn({4, kWidth})) / kWidth;
 
   comera::nn::TtLinear layer({.in = {8, 8}, .out = {8, 8}, .ranks = {16}});
-  const comera::weights::TensorTrain& weight = layer->train();
+  const comera::weights::TensorTrain& weight = layer->tensor_train();
   torch::optim::AdamW optimiser(layer->parameters(), torch::optim::AdamWOptions(3e-3).weight_decay(0));
   comera::optim::TorchOptimiserState moments(optimiser);
   comera::rank::Controller ranks({{"layer", weight}}, {.target_parameters = kTarget});

@@ -2,6 +2,7 @@
 #include <comera/nn/encoder.h>
 #include <comera/ops/attention.h>
 #include <comera/ops/dropout.h>
+#include <comera/ops/layer_norm.h>
 
 namespace comera::nn {
 namespace {
@@ -22,7 +23,7 @@ LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
 }
 
 torch::Tensor LayerNorm::forward(const torch::Tensor& x) {
-  return torch::layer_norm(x, {weight.size(0)}, weight, bias, epsilon_);
+  return ops::layer_norm(x, weight, bias, epsilon_);
 }
 
 Attention::Attention(const std::string& name, const EncoderOptions& options, LayerFormats& formats,

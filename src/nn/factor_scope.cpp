@@ -12,7 +12,7 @@ FactorScope::FactorScope(torch::nn::Module& model) : training_(torch::GradMode::
     if (auto* layer = dynamic_cast<TtLinearImpl*>(module.get())) layers.push_back(layer);
   for (TtLinearImpl* layer : layers) {
     const auto same = [&](const Group& group) {
-      return group.layers.front()->train().shape() == layer->train().shape();
+      return group.layers.front()->tensor_train().shape() == layer->tensor_train().shape();
     };
     const auto group = std::find_if(groups_.begin(), groups_.end(), same);
     if (group != groups_.end()) {
@@ -23,7 +23,7 @@ FactorScope::FactorScope(torch::nn::Module& model) : training_(torch::GradMode::
   }
   for (Group& group : groups_) {
     std::vector<weights::TensorTrain> trains;
-    for (const TtLinearImpl* layer : group.layers) trains.push_back(layer->train());
+    for (const TtLinearImpl* layer : group.layers) trains.push_back(layer->tensor_train());
     std::tie(group.a, group.b) = exec::build_factors(trains);
     if (training_) {
       group.a_gradient = torch::zeros_like(group.a);

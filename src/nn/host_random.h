@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/base/random.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 

@@ -30,8 +30,8 @@ LayerInfo DenseLinear::info() const {
 TtLinearImpl::TtLinearImpl(const TtLinearOptions& options)
     : TtLinearImpl(format::tt(options.in, options.out, options.ranks), options.bias, options.key) {}
 
-TtLinearImpl::TtLinearImpl(format::Shape shape, bool with_bias, std::uint64_t key)
-    : weight_(std::move(shape)) {
+TtLinearImpl::TtLinearImpl(format::Shape shape, bool with_bias, std::uint64_t key, std::string warning)
+    : weight_(std::move(shape)), warning_(std::move(warning)) {
   weight_.register_in(*this);
   weights::initialise_spectral(weight_, key);
   if (with_bias) bias = register_parameter("bias", torch::zeros({weight_.shape().cols}));
@@ -54,7 +54,7 @@ LayerInfo TtLinearImpl::info() const {
           shape,
           shape.parameters() + biases,
           shape.dense_parameters() + biases,
-          ""};
+          warning_};
 }
 
 torch::Tensor TtLinearImpl::materialize() const { return weights::materialize(weight_); }
@@ -73,7 +73,9 @@ void TtLinearImpl::unbind() {
 std::shared_ptr<LinearBase> make_linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias,
                                         const LayerFormat& format, std::uint64_t key) {
   if (format.kind == LayerKind::dense) return std::make_shared<DenseLinear>(in, out, bias, key);
-  return std::make_shared<TtLinearImpl>(linear_shape(name, in, out, format), bias, key);
+  std::string warning;
+  format::Shape shape = linear_shape(name, in, out, format, &warning);
+  return std::make_shared<TtLinearImpl>(std::move(shape), bias, key, std::move(warning));
 }
 
 }  // namespace comera::nn

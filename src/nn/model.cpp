@@ -10,11 +10,24 @@
 namespace comera::nn {
 namespace {
 
-// Refuses a model that cannot fit before anything is allocated for it.
-void check_fits(const ModelOptions& options, LayerFormats formats) {
+constexpr std::int64_t kLargestSide = std::int64_t{1} << 31;
+constexpr std::uint64_t kEmbeddingSite = 0, kPoolerSite = 1, kFirstEncoderSite = 2;
+
+}  // namespace
+
+void check_model(const ModelOptions& options, const std::vector<FormatRule>& rules) {
+  check(
+      options.vocabulary >= 1 && options.positions >= 1 && options.layers >= 0 && options.encoder.width >= 1,
+      "[model] vocabulary {}, positions {} and width {} must be 1 or more", options.vocabulary,
+      options.positions, options.encoder.width);
+  check(options.vocabulary < kLargestSide && options.positions < kLargestSide &&
+            options.encoder.width < kLargestSide && options.encoder.ffn < kLargestSide &&
+            options.layers < 100'000,
+        "[model] sizes must be below {} (layers below 100,000)", kLargestSide);
+  LayerFormats formats(rules);
   const std::int64_t width = options.encoder.width, ffn = options.encoder.ffn;
   double values = static_cast<double>(options.positions + options.segments) * width;
-  const auto add = [&](const std::string& name, std::int64_t in, std::int64_t out, bool table) {
+  const auto add = [&](const std::string& name, std::int64_t in, std::int64_t out, bool table = false) {
     const LayerFormat format = formats.find(name);
     values += format.kind == LayerKind::dense ? static_cast<double>(in) * out
               : table ? static_cast<double>(table_shape(name, in, out, format).parameters())
@@ -24,37 +37,34 @@ void check_fits(const ModelOptions& options, LayerFormats formats) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const std::string name = fmt::format("encoder.{}.", i);
     for (const char* part : {"query", "key", "value", "output"})
-      add(name + "attention." + part, width, width, false);
-    add(name + "ffn.up", width, ffn, false);
-    add(name + "ffn.down", ffn, width, false);
+      add(name + "attention." + part, width, width);
+    add(name + "ffn.up", width, ffn);
+    add(name + "ffn.down", ffn, width);
     check(values < 1e15, "[model] {} layers of width {} and ffn {} are too large for any machine",
           options.layers, width, ffn);
   }
-  if (options.head != Head::classifier) add("head", width, options.vocabulary, false);
+  if (options.head == Head::classifier) {
+    if (options.pooler) add("pooler", width, width);
+    if (options.labels > 0)
+      add("head", width, options.labels);
+    else
+      formats.find("head");
+  } else {
+    if (options.head == Head::masked) add("transform", width, width);
+    add("head", width, options.vocabulary);
+  }
+  formats.check_all_used();
   const double bytes = 4 * values, memory = static_cast<double>(available_memory());
   check(bytes < memory, "[model] the parameters need {}, this machine has {}", format_bytes(bytes),
         format_bytes(memory));
 }
 
-constexpr std::int64_t kLargestSide = std::int64_t{1} << 31;
-constexpr std::uint64_t kEmbeddingSite = 0, kPoolerSite = 1, kFirstEncoderSite = 2;
-
-}  // namespace
-
 Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::uint64_t seed)
     : options_(options) {
-  check(
-      options.vocabulary >= 1 && options.positions >= 1 && options.layers >= 0 && options.encoder.width >= 1,
-      "[model] vocabulary {}, positions {} and width {} must be 1 or more", options.vocabulary,
-      options.positions, options.encoder.width);
   check(options.head != Head::classifier || options.labels >= 2,
         "[model] a classifier needs 2 labels or more, got {}", options.labels);
-  check(options.vocabulary < kLargestSide && options.positions < kLargestSide &&
-            options.encoder.width < kLargestSide && options.encoder.ffn < kLargestSide &&
-            options.layers < 100'000,
-        "[model] sizes must be below {} (layers below 100,000)", kLargestSide);
+  check_model(options, rules);
   LayerFormats formats(std::move(rules));
-  check_fits(options, formats);
   const std::int64_t width = options.encoder.width;
   const auto key = [seed](std::uint64_t place) { return random_key(seed, ~std::uint64_t{0}, place); };
   const auto add_linear = [&](const char* name, std::int64_t in, std::int64_t out, std::uint64_t place) {
@@ -76,14 +86,14 @@ Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::ui
   const auto norm = [&] { return std::make_shared<LayerNorm>(width, options.encoder.norm_epsilon); };
   if (post) embedding_norm_ = embedding->register_module("norm", norm());
 
-  auto layers = register_module("encoder", torch::nn::ModuleList());
+  auto layers = register_module("encoder", std::make_shared<torch::nn::Module>());
   EncoderOptions encoder = options.encoder;
   encoder.causal = options.head == Head::next_token;
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const std::string name = fmt::format("encoder.{}", i);
     auto layer = std::make_shared<EncoderLayer>(name, encoder, formats, key(1000 + i),
                                                 kFirstEncoderSite + i * EncoderLayer::kSites);
-    layers->push_back(layer);
+    layers->register_module(std::to_string(i), layer);
     encoder_.push_back(layer);
     for (const char* part :
          {"attention.query", "attention.key", "attention.value", "attention.output", "ffn.up", "ffn.down"}) {
@@ -105,13 +115,12 @@ Model::Model(const ModelOptions& options, std::vector<FormatRule> rules, std::ui
     }
     head_ = add_linear("head", width, options.vocabulary, 11);
   }
-  formats.check_all_used();
 
   if (options.zero_residual)
     for (const auto& [name, layer] : linears_)
       if (auto* train = dynamic_cast<TtLinearImpl*>(layer.get());
           train && (name.ends_with(".attention.output") || name.ends_with(".ffn.down")))
-        weights::zero_last_core(train->train());
+        weights::zero_last_core(train->tensor_train());
 }
 
 torch::Tensor Model::encode(const ModelInput& input, const Context& context) {
@@ -186,10 +195,10 @@ std::vector<LayerInfo> Model::layers() const {
 std::vector<weights::NamedTensorTrain> Model::trains() const {
   std::vector<weights::NamedTensorTrain> trains;
   if (const auto* table = dynamic_cast<const TtmTableImpl*>(word_.get()))
-    trains.push_back({"embedding.word", table->train()});
+    trains.push_back({"embedding.word", table->tensor_train()});
   for (const auto& [name, layer] : linears_)
     if (const auto* train = dynamic_cast<const TtLinearImpl*>(layer.get()))
-      trains.push_back({name, train->train()});
+      trains.push_back({name, train->tensor_train()});
   return trains;
 }
 

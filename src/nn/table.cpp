@@ -17,7 +17,8 @@ LayerInfo DenseTable::info() const {
   return {name(), "dense", std::nullopt, weight.numel(), weight.numel(), ""};
 }
 
-TtmTableImpl::TtmTableImpl(format::Shape shape, double std, std::uint64_t key) : weight_(std::move(shape)) {
+TtmTableImpl::TtmTableImpl(format::Shape shape, double std, std::uint64_t key, std::string warning)
+    : weight_(std::move(shape)), warning_(std::move(warning)) {
   weight_.register_in(*this);
   weights::initialise_std(weight_, key, std);
 }
@@ -29,13 +30,16 @@ torch::Tensor TtmTableImpl::forward(const torch::Tensor& indices) {
 LayerInfo TtmTableImpl::info() const {
   const format::Shape& shape = weight_.shape();
   const bool low_rank = shape.order() == 2 && shape.row_digits[1] == 1 && shape.col_digits[0] == 1;
-  return {name(), low_rank ? "low_rank" : "ttm", shape, shape.parameters(), shape.dense_parameters(), ""};
+  return {name(),  low_rank ? "low_rank" : "ttm", shape, shape.parameters(), shape.dense_parameters(),
+          warning_};
 }
 
 std::shared_ptr<TableBase> make_table(const std::string& name, std::int64_t rows, std::int64_t cols,
                                       double std, const LayerFormat& format, std::uint64_t key) {
   if (format.kind == LayerKind::dense) return std::make_shared<DenseTable>(rows, cols, std, key);
-  return std::make_shared<TtmTableImpl>(table_shape(name, rows, cols, format), std, key);
+  std::string warning;
+  format::Shape shape = table_shape(name, rows, cols, format, &warning);
+  return std::make_shared<TtmTableImpl>(std::move(shape), std, key, std::move(warning));
 }
 
 }  // namespace comera::nn

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/base/error.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 namespace comera::ops {
 

@@ -1,6 +1,6 @@
 #include "blas.h"
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #ifdef COMERA_TORCH_BLAS
 extern "C" {

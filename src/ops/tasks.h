@@ -1,13 +1,13 @@
 // Runs library products in tasks, so that the result does not depend on the number of threads.
 //
-// A threaded BLAS call may cut a long sum differently for every thread count. Inside a parallel region it
-// stays on the calling thread: work that is cut into tasks by its shape alone gives the same bits on any
-// machine size.
+// A threaded BLAS call may cut a long sum differently for every thread count. In a task it stays on the
+// calling thread: work that is cut into tasks by its shape alone gives the same bits on any machine size.
 #pragma once
 
 #include "blas.h"
 
-#include <torch/torch.h>
+#include <comera/ops/parallel.h>
+#include <comera/weights/torch.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,9 +26,7 @@ void run_ranges(std::int64_t count, bool on_cpu, const Work& work) {
     if (begin < end) work(begin, end);
   };
   if (!on_cpu) return run(0, count);
-  // A range of one would run outside a parallel region, where the library threads itself: ask for two.
-  at::parallel_for(0, std::max<std::int64_t>(count, 2), 1,
-                   [&](std::int64_t begin, std::int64_t end) { run(begin, std::min(end, count)); });
+  parallel_ranges(count, 1, run);
 }
 
 /// The same, one call of task(i) for every i.

@@ -2,10 +2,9 @@
 
 #include <comera/base/error.h>
 #include <comera/ops/implementation.h>
+#include <comera/ops/parallel.h>
 #include <comera/optim/adamw.h>
-
-#include <ATen/Parallel.h>
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cmath>
 
@@ -20,7 +19,7 @@ double sum_in_blocks(const torch::Tensor& flat) {
   std::vector<double> sums(blocks);
   AT_DISPATCH_FLOATING_TYPES(flat.scalar_type(), "adamw", [&] {
     const scalar_t* values = flat.const_data_ptr<scalar_t>();
-    at::parallel_for(0, blocks, 1, [&](std::int64_t from, std::int64_t to) {
+    ops::parallel_ranges(blocks, 1, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t block = from; block < to; ++block)
         sums[block] = sum_of_squares(values + block * kBlock, std::min(kBlock, count - block * kBlock));
     });
@@ -129,7 +128,7 @@ torch::Tensor AdamW::step_on_cpu(const torch::Tensor& values, const torch::Tenso
     scalar_t* value = values.data_ptr<scalar_t>();
     const scalar_t* gradient = gradients.const_data_ptr<scalar_t>();
     scalar_t *first = first_.flat().data_ptr<scalar_t>(), *second = second_.flat().data_ptr<scalar_t>();
-    at::parallel_for(0, blocks, 1, [&](std::int64_t from, std::int64_t to) {
+    ops::parallel_ranges(blocks, 1, [&](std::int64_t from, std::int64_t to) {
       std::int64_t at = from * kBlock;
       const std::int64_t end = std::min(count, to * kBlock);
       for (std::size_t i = parameter_at(at); at < end; ++i) {

@@ -3,8 +3,7 @@
 
 #include <comera/base/error.h>
 #include <comera/optim/adamw.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cmath>
 #include <limits>

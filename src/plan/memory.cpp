@@ -10,7 +10,7 @@
 namespace comera::plan {
 namespace {
 
-// Enough for all orders that matter; the many trials of greedy choices are cut off earlier.
+// The many trials of greedy choices are cut off early; what they end with is ordered in full.
 constexpr std::size_t kTrialStates = 1000;
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();

@@ -141,10 +141,10 @@ void Controller::State::begin_late() {
   stage = Stage::late;
   late_size = size();
   if (probe.loss || target_size > 0) measure_sensitivities();
-  const double now = options.target_loss ? probe.loss() : loss.empty() ? 0 : loss.value();
   const double start = static_cast<double>(start_size);
-  late = LateStage::begin(options.target_loss.value_or(now), now, static_cast<double>(target_size) / start,
-                          static_cast<double>(live_size()) / start, target_size == 0, step);
+  if (has_phases())
+    late = LateStage::begin(*options.target_loss, probe.loss(), static_cast<double>(target_size) / start,
+                            static_cast<double>(live_size()) / start, target_size == 0, step);
   log(EventKind::stage,
       fmt::format("late stage towards {}{}{}",
                   target_size > 0 ? fmt::format("{} parameters", target_size) : "",
@@ -165,7 +165,6 @@ std::vector<Event> Controller::after_step(const StepInfo& info, weights::Optimis
         "[rank] progress {} at step {}: it must rise from {} to 1", info.progress, info.step, state.progress);
   state.events.clear();
   state.step = info.step;
-  state.loss.add(info.loss);
   state.shrink(optimiser);
   state.progress = info.progress;
   if (!state.gamma && std::isfinite(info.loss)) state.gamma = 0.1 * std::abs(info.loss);
@@ -181,8 +180,8 @@ std::vector<Event> Controller::after_step(const StepInfo& info, weights::Optimis
     if (state.target_size > 0) state.force_to(state.target_size, optimiser);
     state.fix("end of the budget");
   }
-  if (state.stage == Stage::late && state.step - state.late.since >= LateStage::kHold) {
-    const double loss = state.options.target_loss ? state.probe.loss() : state.loss.value();
+  if (state.stage == Stage::late && state.has_phases() && state.step - state.late.since >= LateStage::kHold) {
+    const double loss = state.probe.loss();
     const double size = static_cast<double>(state.live_size()) / static_cast<double>(state.start_size);
     if (state.late.decide(loss, size, state.step))
       state.log(EventKind::phase,

@@ -31,6 +31,9 @@ struct Controller::State : Memory {
 
   // terms.cpp: what prices do in every step.
   double price() const;
+  /// The late stage weighs size against loss only when it knows what loss is wanted. With a size target alone
+  /// prices stay, and the budget does the rest.
+  bool has_phases() const { return options.target_loss.has_value(); }
   double l2_strength() const;
   void shrink(weights::OptimiserState& optimiser);
 

@@ -9,7 +9,6 @@ Json to_json(const Memory& memory) {
           {"gamma", memory.gamma ? Json(*memory.gamma) : Json()},
           {"step", memory.step},
           {"progress", memory.progress},
-          {"loss", memory.loss.save()},
           {"late", memory.late.save()},
           {"late_size", memory.late_size},
           {"sensitivity", memory.sensitivity},
@@ -27,7 +26,6 @@ Memory memory_from_json(const Json& saved) {
   if (!saved.at("gamma").is_null()) memory.gamma = saved.at("gamma").get<double>();
   saved.at("step").get_to(memory.step);
   saved.at("progress").get_to(memory.progress);
-  memory.loss.load(saved.at("loss"));
   memory.late.load(saved.at("late"));
   saved.at("late_size").get_to(memory.late_size);
   saved.at("sensitivity").get_to(memory.sensitivity);

@@ -20,7 +20,6 @@ struct Memory {
   std::optional<double> gamma;
   std::int64_t step = 0;
   double progress = 0;
-  LossAverage loss;
   LateStage late;
   std::int64_t late_size = 0;  ///< parameters at the start of the late stage
   std::vector<double>

@@ -55,6 +55,15 @@ torch::Tensor ScaleTable::largest_in_bond(const torch::Tensor& values) const {
       .index_select(0, bond_of_entry_);
 }
 
+torch::Tensor ScaleTable::first_largest(const torch::Tensor& values) const {
+  const torch::Tensor places = torch::arange(values.size(0), bond_of_entry_.options());
+  const std::int64_t bonds = lengths_.size(), none = -values.size(0);
+  const torch::Tensor backwards = torch::where(values == largest_in_bond(values), -places, none);
+  const torch::Tensor first =
+      places.new_full({bonds}, none).scatter_reduce(0, bond_of_entry_, backwards, "amax");
+  return places == -first.index_select(0, bond_of_entry_);
+}
+
 torch::Tensor ScaleTable::live_parameters(const torch::Tensor& values) const {
   const std::int64_t bonds = lengths_.size();
   torch::Tensor counts = torch::zeros({bonds + 1}, bond_of_entry_.options());

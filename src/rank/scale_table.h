@@ -3,8 +3,7 @@
 #pragma once
 
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <vector>
@@ -25,6 +24,8 @@ class ScaleTable {
   torch::Tensor spread(const std::vector<double>& of_bond) const;
   /// Largest entry of each bond, seen by all its entries: [entries].
   torch::Tensor largest_in_bond(const torch::Tensor& values) const;
+  /// One entry of each bond, the first of its largest: bool [entries].
+  torch::Tensor first_largest(const torch::Tensor& values) const;
   /// Parameters of cores and scales when only entries that are not zero count: int64 scalar on the device.
   torch::Tensor live_parameters(const torch::Tensor& values) const;
 

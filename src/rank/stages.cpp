@@ -5,18 +5,6 @@
 
 namespace comera::rank {
 
-void LossAverage::add(double loss) {
-  if (!std::isfinite(loss)) return;
-  static const double keep = std::pow(0.5, 1.0 / 50);
-  sum_ = keep * sum_ + loss;
-  weight_ = keep * weight_ + 1;
-}
-
-void LossAverage::load(const Json& saved) {
-  sum_ = saved.at(0);
-  weight_ = saved.at(1);
-}
-
 double price_ramp(const Options& options, double progress) {
   if (progress >= options.price_full) return 1;
   if (progress <= options.price_from) return 0;

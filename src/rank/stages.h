@@ -8,21 +8,6 @@
 
 namespace comera::rank {
 
-/// Average of the loss with a half-life of 50 steps, right from the first value on.
-class LossAverage {
- public:
-  /// A value that is not finite is left out.
-  void add(double loss);
-  bool empty() const { return weight_ == 0; }
-  double value() const { return sum_ / weight_; }
-
-  Json save() const { return {sum_, weight_}; }
-  void load(const Json& saved);
-
- private:
-  double sum_ = 0, weight_ = 0;
-};
-
 /// Price of size in the early stage as a part of gamma: 0 before price_from, 1 from price_full.
 double price_ramp(const Options& options, double progress);
 

@@ -12,7 +12,8 @@ constexpr double kLargestShrink = 0.05;  // of a rank scale in one step
 
 double Controller::State::price() const {
   if (stage == Stage::fixed || gamma.value_or(0) == 0) return 0;
-  return stage == Stage::early ? *gamma * price_ramp(options, progress) : late.price();
+  if (stage == Stage::late && has_phases()) return late.price();
+  return *gamma * price_ramp(options, progress);
 }
 
 double Controller::State::l2_strength() const {
@@ -86,7 +87,7 @@ void Controller::State::shrink(weights::OptimiserState& optimiser) {
                            static_cast<double>(start_size));
     }
   }
-  const bool size_phase = stage == Stage::late && late.phase == Phase::size;
+  const bool size_phase = stage == Stage::late && has_phases() && late.phase == Phase::size;
   const double largest = size_phase ? std::min(kLargestShrink, 0.2 / LateStage::kHold) : kLargestShrink;
   const torch::Tensor values = table->values();
   torch::Tensor threshold =
@@ -94,9 +95,10 @@ void Controller::State::shrink(weights::OptimiserState& optimiser) {
   if (target_size > 0) threshold *= table->live_parameters(values) > target_size;
   const torch::Tensor magnitude = values.abs();
   const torch::Tensor left = (magnitude - threshold).clamp_min_(0);
-  // The last entry of a bond stays: whether a whole layer can go is not for a threshold to decide.
+  // The last entry of a bond stays: whether a whole layer can go is not for a threshold to decide. One alone,
+  // also where all are equal, as in a layer that gets no gradient.
   const torch::Tensor last =
-      (table->largest_in_bond(left) == 0).logical_and_(magnitude == table->largest_in_bond(magnitude));
+      (table->largest_in_bond(left) == 0).logical_and_(table->first_largest(magnitude));
   const torch::Tensor shrunk = torch::where(last, values, values.sign() * left);
   table->write(shrunk);
   zero_streak = (zero_streak + 1) * (shrunk == 0);

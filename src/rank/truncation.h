@@ -5,8 +5,7 @@
 
 #include <comera/rank/options.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <vector>

@@ -1,18 +1,9 @@
 #include <comera/base/text.h>
-#include <comera/data/tokenizer.h>
 #include <comera/train/task.h>
 #include <comera/train/trainer.h>
 
 namespace comera::train {
 namespace {
-
-std::int64_t vocabulary_size(const Recipe& recipe) {
-  const DataRecipe& d = recipe.data;
-  if (d.tokenizer == "wordpiece" && !d.vocabulary.empty() &&
-      std::filesystem::exists(expand_path(d.vocabulary)))
-    return data::load_wordpiece(expand_path(d.vocabulary), d.lowercase)->vocabulary_size();
-  return d.vocabulary_size;
-}
 
 // Values an encoder saves for its backward, per token, and what the backward needs beside them at its widest
 // place. Per layer: the inputs of query/key/value, their outputs, the mixed values, the two norms' inputs and
@@ -37,7 +28,7 @@ Json dry_run(const Recipe& recipe, std::string* table) {
   const std::int64_t labels = recipe.data.labels.empty()
                                   ? kClassesUntilDataIsRead
                                   : static_cast<std::int64_t>(recipe.data.labels.size());
-  const nn::Model model(model_options(recipe, vocabulary_size(recipe), labels), layer_rules(recipe),
+  const nn::Model model(model_options(recipe, expected_vocabulary(recipe), labels), layer_rules(recipe),
                         recipe.train.seed);
   const nn::ModelSize size = nn::model_size(model);
   // Values, gradients and two moments in fp32.

@@ -1,10 +1,10 @@
 #include <comera/base/error.h>
 #include <comera/base/machine.h>
 #include <comera/train/memory.h>
+#include <comera/weights/torch.h>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/torch.h>
 
 #include <malloc.h>
 
@@ -66,6 +66,8 @@ void install_allocation_counter() {
 std::int64_t allocated_bytes() { return held.load(); }
 std::int64_t peak_allocated_bytes() { return peak.load(); }
 void reset_peak_allocated_bytes() { peak.store(held.load()); }
+
+void return_free_memory() { malloc_trim(0); }
 
 std::uint64_t measure_idle_bytes() {
   const torch::Tensor small = torch::ones({64, 64});

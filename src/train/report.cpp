@@ -170,7 +170,8 @@ Json layers_json(const nn::Model& model) {
                       {"digits", digits},
                       {"ranks", ranks},
                       {"parameters", layer.parameters},
-                      {"dense_parameters", layer.dense_parameters}});
+                      {"dense_parameters", layer.dense_parameters},
+                      {"warning", layer.warning}});
   }
   return layers;
 }

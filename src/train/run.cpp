@@ -6,6 +6,8 @@
 #include <comera/train/saved_model.h>
 #include <comera/train/trainer.h>
 
+#include <torch/version.h>
+
 #include <deque>
 #include <sstream>
 
@@ -76,6 +78,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     resume = io::load_checkpoint(last);
     check_same_recipe(recipe, *resume, last);
   }
+  return_free_memory();  // preparing data took more than training will
   reset_peak_resident_bytes();
   Trainer trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
   Json best_json = resume && resume->state.contains("best") ? resume->state["best"] : Json();
@@ -97,7 +100,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     checkpoint.state["first_steps"] = edges.first();
     io::save_checkpoint(path, checkpoint);
   };
-  const auto evaluate = [&](std::int64_t samples) {
+  const auto evaluate = [&](std::int64_t samples, bool decides) {
     evaluation = trainer.evaluate(samples);
     evaluated_at = trainer.steps();
     const Metric& main = evaluation->main();
@@ -108,8 +111,11 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     const bool better =
         best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
                                                       : main.value < best_json["value"].get<double>());
-    if (!better || !trainer.meets_target()) return;
-    best_json = {{"name", main.name}, {"value", main.value}, {"step", trainer.steps()}};
+    if (!decides || !better || !trainer.meets_target()) return;
+    best_json = {{"name", main.name},
+                 {"value", main.value},
+                 {"step", trainer.steps()},
+                 {"samples", evaluation->samples}};
     save(best);
   };
   const auto say_events = [&] {
@@ -134,10 +140,16 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     const bool end = record.step == recipe.train.steps;
     if (recipe.train.evaluate_every && record.step % recipe.train.evaluate_every == 0 && !end &&
         task.held_out)
-      evaluate(recipe.train.evaluate_samples);
+      evaluate(recipe.train.evaluate_samples, true);
     if (recipe.train.save_every && record.step % recipe.train.save_every == 0 && !end) save(last);
   }
-  if (!interrupted && task.held_out && evaluated_at != trainer.steps()) evaluate(0);
+  if (!interrupted && task.held_out && evaluated_at != trainer.steps()) {
+    // Values over different samples do not compare: the best is found on those that were used while training.
+    const bool part = recipe.train.evaluate_every && recipe.train.evaluate_samples &&
+                      recipe.train.evaluate_samples < task.held_out->size();
+    if (part) evaluate(recipe.train.evaluate_samples, true);
+    evaluate(0, !part);
+  }
   save(last);
   if (interrupted)
     options.say(fmt::format("stopped at step {}/{}; `comera train ... --out {} --resume` goes on",

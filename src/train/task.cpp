@@ -2,6 +2,7 @@
 #include <comera/base/file.h>
 #include <comera/base/text.h>
 #include <comera/data/prepare.h>
+#include <comera/nn/model.h>
 #include <comera/train/task.h>
 
 #include <algorithm>
@@ -149,8 +150,18 @@ fs::path expand_path(const std::string& path) {
   return slash == std::string::npos ? root : root / path.substr(slash + 1);
 }
 
+std::int64_t expected_vocabulary(const Recipe& recipe) {
+  const DataRecipe& d = recipe.data;
+  if (d.tokenizer == "wordpiece" && !d.vocabulary.empty() &&
+      std::filesystem::exists(expand_path(d.vocabulary)))
+    return data::load_wordpiece(expand_path(d.vocabulary), d.lowercase)->vocabulary_size();
+  return d.vocabulary_size;
+}
+
 Task make_task(const Recipe& recipe, const Say& say) {
   check_task(recipe);
+  // Before data is prepared, which may take minutes.
+  nn::check_model(model_options(recipe, expected_vocabulary(recipe), /*labels=*/0), layer_rules(recipe));
   Task task;
   const DataRecipe& d = recipe.data;
   if (d.tokenizer == "wordpiece") {

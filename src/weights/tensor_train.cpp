@@ -16,11 +16,10 @@ TensorTrain::TensorTrain(format::Shape shape, torch::TensorOptions options)
     : state_(std::make_shared<State>()) {
   format::validate(shape, "tensor_train");
   state_->shape = std::move(shape);
-  options = options.requires_grad(true);  // a parameter list takes this from the tensors
   for (std::int64_t k = 0; k < state_->shape.order(); ++k)
-    state_->cores->append(torch::zeros(state_->shape.core_shape(k), options));
+    state_->cores->register_parameter(std::to_string(k), torch::zeros(state_->shape.core_shape(k), options));
   for (std::int64_t k = 0; k < state_->shape.bonds(); ++k)
-    state_->scales->append(torch::ones({state_->shape.rank(k)}, options));
+    state_->scales->register_parameter(std::to_string(k), torch::ones({state_->shape.rank(k)}, options));
 }
 
 void TensorTrain::register_in(torch::nn::Module& owner) const {

@@ -145,6 +145,20 @@ class CommandLine(unittest.TestCase):
             checked += 1
         self.assertEqual(checked, 12)
 
+    def test_checkpoints_of_the_first_version_are_read_for_ever(self):
+        kept = str(SOURCE / "tests/fixtures/checkpoints/run-v1.ckpt")
+        out = self.run_comera("predict", kept, "--json", "--top", "2", input="w1 great fine\nw2 awful dull\n").stdout
+        best = [json.loads(line)["predictions"][0] for line in out.splitlines()]
+        self.assertEqual([b["label"] for b in best], ["good", "bad"])
+        for found, expected in zip(best, (0.99945337, 0.99955577)):
+            self.assertAlmostEqual(found["probability"], expected, places=5)
+        self.assertEqual(json.loads(self.run_comera("eval", kept, "dev.tsv", "--json").stdout)["accuracy"]["value"], 1)
+        # What a run needs to go on is there too: moments, ranks, the loader's place.
+        (self.path / "run").mkdir()
+        (self.path / "run/last.ckpt").write_bytes(pathlib.Path(kept).read_bytes())
+        self.train("--resume", "--target-parameters", "2k", "--set", "rank.early_end=0.3", "--set", "rank.cut_every=10",
+                   "--set", "train.steps=200")
+
     def test_interrupt_saves_and_resume_goes_on(self):
         whole = self.run_comera("train", "small.toml", "--out", "whole", "--set", "train.steps=400")
         process = subprocess.Popen([PROGRAM, "train", "small.toml", "--out", "run", "--set", "train.steps=400"],
@@ -214,7 +228,8 @@ class CommandLine(unittest.TestCase):
         self.refused("train", "small.toml", says="train.tsv:3")
         self.write_data()
         (self.path / "small.toml").write_text(RECIPE.replace('match = "encoder.*"', 'match = "encodr.*"'))
-        self.refused("train", "small.toml", says="no layer matches 'encodr.*'")
+        self.refused("train", "small.toml", "--set", "data.cache=other", says="no layer matches 'encodr.*'")
+        self.assertFalse((self.path / "other").exists(), "found before data is prepared")
         (self.path / "small.toml").write_text(RECIPE.replace("ranks = 6", "ranks = [6, 6, 6, 6, 6]", 1))
         self.refused("train", "small.toml", says="ranks")
 

@@ -86,8 +86,7 @@ TEST(SentencePiece, LearnsTheWordsOfTheCorpus) {
   const auto tokenizer = small_tokenizer();
   EXPECT_LE(tokenizer->vocabulary_size(), 400);
   EXPECT_GT(tokenizer->vocabulary_size(), 261);
-  for (const std::string word : {"return", "self"})
-    EXPECT_EQ(tokenizer->encode(word).size(), 1) << word;
+  for (const std::string word : {"return", "self"}) EXPECT_EQ(tokenizer->encode(word).size(), 1) << word;
   EXPECT_EQ(tokenizer->special().pad, 0);
   EXPECT_EQ(tokenizer->special().mask, 4);
 }

@@ -2,8 +2,7 @@
 #include <comera/exec/linear.h>
 #include <comera/ops/build_factors.h>
 #include <comera/ops/implementation.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <allocation_probe.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <comera/base/error.h>
 #include <comera/io/safetensors.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <gtest/gtest.h>
 

@@ -51,7 +51,7 @@ TEST(FactorScope, GivesTheGradientsOfModulesAlone) {
 
 TEST(FactorScope, RanksCannotChangeInsideAndModulesWorkAloneAfterwards) {
   Two model;
-  auto weight = model.a->train();
+  auto weight = model.a->tensor_train();
   {
     FactorScope scope(model);
     EXPECT_THROW(weight.replace(weight.cores(), weight.scales()), Error);

@@ -69,6 +69,37 @@ TEST(Model, DenseTotalIsTheCountOfTheDenseModel) {
   EXPECT_EQ(model_size(dense).compression(), 1.0);
 }
 
+TEST(Model, CheckModelRefusesWhatTheModelRefuses) {
+  EXPECT_NO_THROW(check_model(small(), compressed()));
+  const auto refused = [](const ModelOptions& options, std::vector<FormatRule> rules,
+                          const std::string& says) {
+    for (const bool built : {false, true}) {
+      try {
+        built ? static_cast<void>(Model(options, rules, 1)) : check_model(options, rules);
+        ADD_FAILURE() << "not refused: " << says;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+      }
+    }
+  };
+  for (const Head head : {Head::classifier, Head::masked, Head::next_token}) {
+    refused(small(head), {{"encodr.*", {}}}, "no layer matches");
+    refused(small(head), {{"head", {LayerKind::compressed, {4, 4}, {}, 0, {1, 2}}}}, "[head]");
+  }
+  ModelOptions large = small();
+  large.encoder.width = large.encoder.ffn = 1 << 20;
+  refused(large, {}, "this machine has");
+}
+
+TEST(Model, ABadChoiceOfDigitsIsToldWithItsLayer) {
+  ModelOptions options = small();
+  options.encoder.ffn = 509;
+  const auto infos = Model(options, compressed(), 1).layers();
+  for (const LayerInfo& layer : infos)
+    EXPECT_EQ(layer.warning.find("509") != std::string::npos, layer.name.find(".ffn.") != std::string::npos)
+        << layer.name << ": " << layer.warning;
+}
+
 TEST(Model, ParameterNamesAreStable) {
   const Model model(small(), compressed(), 1);
   std::set<std::string> names;

@@ -4,8 +4,7 @@
 #include <comera/base/error.h>
 #include <comera/ops/build_factors.h>
 #include <comera/ops/implementation.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <gtest/gtest.h>
 

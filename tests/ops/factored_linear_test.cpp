@@ -4,8 +4,7 @@
 #include <comera/base/error.h>
 #include <comera/ops/factored_linear.h>
 #include <comera/ops/implementation.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <allocation_probe.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // The one table of shapes that every check of the linear and table operators goes through.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,8 @@
 #include <comera/ops/implementation.h>
 #include <comera/optim/adamw.h>
 
-#include <torch/torch.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim.h>
 
 #include <gtest/gtest.h>
 

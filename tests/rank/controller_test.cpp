@@ -2,8 +2,7 @@
 
 #include <comera/base/error.h>
 #include <comera/rank/controller.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <gtest/gtest.h>
 
@@ -158,6 +157,19 @@ TEST(Controller, NoPriceWhenTheTargetIsAlreadyMet) {
   EXPECT_GT(problem.size(), start / 2);
 }
 
+// The late stage must not make size so dear that it shrinks the ranks that the target leaves.
+TEST(Controller, ASizeTargetAloneKeepsWhatWasLearned) {
+  Problem problem;
+  const std::int64_t start = problem.size();
+  Controller ranks(problem.weights, {.gamma = 0.05, .target_parameters = start / 2, .cut_every = 20},
+                   problem.probe());
+  problem.run(ranks, 1, 240, 400);
+  const double before = problem.probe().loss();
+  problem.run(ranks, 241, 400, 400);
+  EXPECT_LE(problem.size(), start / 2);
+  EXPECT_LT(problem.probe().loss(), before + 0.02);
+}
+
 TEST(Controller, GradientsOfTheTermsAreThoseOfAutograd) {
   for (const Rule rule : {Rule::count_prices, Rule::published}) {
     Problem problem;
@@ -216,6 +228,26 @@ TEST(Controller, ALossOutOfReachForcesNoCut) {
   const auto events = problem.run(ranks, 1, 50, 50);
   EXPECT_EQ(problem.size(), start);
   EXPECT_NE(events.back().text.find("not met"), std::string::npos);
+}
+
+// All rank scales of the layer are equal and get no gradient: a tie in every bond.
+TEST(Controller, ALayerThatDoesNothingDiesWithItsSource) {
+  for (const bool may_die : {true, false}) {
+    Problem problem;
+    {
+      const torch::NoGradGuard no_grad;
+      for (const auto& core : problem.weights[1].weight.cores()) core.zero_();
+    }
+    Controller ranks(problem.weights, {.gamma = 0.05, .layers_may_die = may_die}, problem.probe(), kMortal);
+    const auto events = problem.run(ranks, 1, 300, 300);
+    EXPECT_EQ(count(events, EventKind::death), may_die ? 2 : 0);
+    EXPECT_EQ(problem.weights[0].weight.shape().dead(), may_die);
+    EXPECT_EQ(problem.weights[1].weight.shape().dead(), may_die);
+    EXPECT_EQ(problem.weights[1].weight.shape().ranks, may_die ? (std::vector<std::int64_t>{1, 0, 0, 0, 1})
+                                                               : (std::vector<std::int64_t>{1, 1, 1, 1, 1}));
+    EXPECT_FALSE(problem.weights[2].weight.shape().dead());
+    EXPECT_LT(problem.probe().loss(), 0.2);
+  }
 }
 
 TEST(Controller, ProbesLeaveNoTrace) {

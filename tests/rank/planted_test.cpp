@@ -5,8 +5,7 @@
 #include <comera/weights/initialise.h>
 #include <comera/weights/materialize.h>
 #include <comera/weights/rounding.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,7 @@
 #include <comera/rank/controller.h>
 #include <comera/weights/initialise.h>
 #include <comera/weights/materialize.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <memory>
 #include <string>

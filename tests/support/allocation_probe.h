@@ -1,8 +1,9 @@
 // Counts what torch allocates on the CPU, for tests of memory use.
 #pragma once
 
+#include <comera/weights/torch.h>
+
 #include <c10/core/CPUAllocator.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The one table of tolerances, the comparison that uses it, and the device that tests run on.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

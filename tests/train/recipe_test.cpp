@@ -96,7 +96,7 @@ TEST(Recipe, EveryShippedRecipeIsValidAndItsModelBuilds) {
     EXPECT_GT(json["layers"].size(), 5u);
     for (const char* key : {"total", "cores", "rank_scales", "other", "dense_total"})
       EXPECT_TRUE(json["parameters"].contains(key)) << key;
-    for (const char* key : {"name", "format", "digits", "ranks", "parameters", "dense_parameters"})
+    for (const char* key : {"name", "format", "digits", "ranks", "parameters", "dense_parameters", "warning"})
       EXPECT_TRUE(json["layers"][0].contains(key)) << key;
   }
   EXPECT_GE(found, 5);

@@ -4,8 +4,7 @@
 #include <comera/base/random.h>
 #include <comera/weights/materialize.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <gtest/gtest.h>
 

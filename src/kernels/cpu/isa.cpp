@@ -13,10 +13,8 @@
 namespace comera::kernels {
 namespace {
 
-constexpr const char* kScalar = "scalar";
-
 std::string isa_name(std::int64_t target) {
-  if (target == HWY_SCALAR || target == HWY_EMU128) return kScalar;
+  if (target == HWY_SCALAR || target == HWY_EMU128) return "scalar";
 #if HWY_ARCH_X86
   if (target == HWY_AVX3) return "avx512";
 #endif
@@ -25,26 +23,18 @@ std::string isa_name(std::int64_t target) {
   return name;
 }
 
-/// The machine's instruction sets for which kernels were compiled, best (lowest bit) first.
-std::vector<std::int64_t> available_targets() {
-  std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
-  // Highway reports its scalar target only where it is the sole one; its code is always there.
-  if (isa_name(targets.back()) != kScalar) targets.push_back(HWY_SCALAR);
-  return targets;
-}
-
 }  // namespace
 
 std::vector<std::string> available_isas() {
   std::vector<std::string> names;
-  for (const std::int64_t target : available_targets()) names.push_back(isa_name(target));
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) names.push_back(isa_name(target));
   return names;
 }
 
 const std::string& isa() {
   static const std::string chosen = [] {
     const char* wanted = std::getenv("COMERA_ISA");
-    for (const std::int64_t target : available_targets()) {
+    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
       const std::string name = isa_name(target);
       if (wanted && *wanted && name != wanted) continue;
       hwy::GetChosenTarget().Update(target);

@@ -7,6 +7,7 @@
 #include <comera/ops/attention.h>
 #include <comera/ops/implementation.h>
 
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -60,8 +61,12 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, std::int
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   check(q.size(2) <= kMost && q.size(1) <= kMost / heads,
         "[attention] {} positions of {} heads do not fit 32 bits", q.size(1), heads);
-  // Elsewhere the host would have to wait for the lengths.
-  if (!lengths || !lengths->is_cpu()) return;
+}
+
+/// Only on the host: elsewhere it would have to wait for them. A tensor that is being traced has no values
+/// yet.
+void check_lengths(const Tensor& q, const OptionalTensor& lengths) {
+  if (!lengths || !lengths->is_cpu() || at::isTensorSubclassLike(*lengths)) return;
   const auto values = lengths->accessor<std::int64_t, 1>();
   for (std::int64_t b = 0; b < values.size(0); ++b)
     check(values[b] >= 0 && values[b] <= q.size(1), "[attention] lengths[{}] is {}, outside 0 .. {}", b,
@@ -82,6 +87,7 @@ bool has_blocks(const Tensor& q) {
 std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t heads,
                                    const OptionalTensor& lengths, bool causal,
                                    const OptionalTensor& sample_ids, double p, std::int64_t key) {
+  check_lengths(q, lengths);
   return fused_attention(q, k, v, options_of(heads, lengths, causal, sample_ids, p, key));
 }
 
@@ -96,6 +102,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient, const Tensor
                                             const Tensor& v, const Tensor& result, const Tensor& log_sums,
                                             std::int64_t heads, const OptionalTensor& lengths, bool causal,
                                             const OptionalTensor& sample_ids, double p, std::int64_t key) {
+  check_lengths(q, lengths);
   return fused_attention_backward(gradient, q, k, v, result, log_sums,
                                   options_of(heads, lengths, causal, sample_ids, p, key));
 }
@@ -113,6 +120,13 @@ std::tuple<Tensor, Tensor> call_forward(const Tensor& q, const Tensor& k, const 
                                         const OptionalTensor& sample_ids, double p, std::int64_t key) {
   static const auto op = operator_handle<decltype(forward)>("comera::attention_forward");
   return op.call(q, k, v, heads, lengths, causal, sample_ids, p, key);
+}
+
+Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t heads,
+                const OptionalTensor& lengths, bool causal, const OptionalTensor& sample_ids, double p,
+                std::int64_t key) {
+  check_lengths(q, lengths);
+  return composed_attention(q, k, v, options_of(heads, lengths, causal, sample_ids, p, key));
 }
 
 class Attention : public torch::autograd::Function<Attention> {
@@ -148,8 +162,7 @@ Tensor with_autograd(const Tensor& q, const Tensor& k, const Tensor& v, std::int
                      const OptionalTensor& lengths, bool causal, const OptionalTensor& sample_ids, double p,
                      std::int64_t key) {
   check_arguments(q, k, v, heads, lengths, sample_ids, p);
-  if (use_reference() || !has_blocks(q))
-    return composed_attention(q, k, v, options_of(heads, lengths, causal, sample_ids, p, key));
+  if (use_reference() || !has_blocks(q)) return composed(q, k, v, heads, lengths, causal, sample_ids, p, key);
   return Attention::apply(q, k, v, heads, lengths, causal, sample_ids, p, key);
 }
 
@@ -157,8 +170,7 @@ Tensor without_autograd(const Tensor& q, const Tensor& k, const Tensor& v, std::
                         const OptionalTensor& lengths, bool causal, const OptionalTensor& sample_ids,
                         double p, std::int64_t key) {
   check_arguments(q, k, v, heads, lengths, sample_ids, p);
-  if (use_reference() || !has_blocks(q))
-    return composed_attention(q, k, v, options_of(heads, lengths, causal, sample_ids, p, key));
+  if (use_reference() || !has_blocks(q)) return composed(q, k, v, heads, lengths, causal, sample_ids, p, key);
   return std::get<0>(call_forward(q, k, v, heads, lengths, causal, sample_ids, p, key));
 }
 

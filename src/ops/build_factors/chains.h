@@ -1,7 +1,7 @@
 // The two chains of products that make A and B, forward and backward, below autograd.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <array>
 #include <cstdint>

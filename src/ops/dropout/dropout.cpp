@@ -4,8 +4,8 @@
 #include <comera/kernels/dropout.h>
 #include <comera/ops/dropout.h>
 #include <comera/ops/implementation.h>
+#include <comera/ops/parallel.h>
 
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -56,8 +56,8 @@ void run_kernel(const Tensor& x, const OptionalTensor& residual, const DropoutMa
                                         .features = x.size(2),
                                         .rule = kernels::keep_rule(mask.p, mask.key)};
   constexpr std::int64_t kFewestEntries = 16384;  // worth a thread
-  at::parallel_for(0, x.size(0) * x.size(1), std::max<std::int64_t>(1, kFewestEntries / x.size(2)),
-                   [&](std::int64_t first, std::int64_t last) { kernels::dropout(rows, first, last); });
+  parallel_ranges(x.size(0) * x.size(1), std::max<std::int64_t>(1, kFewestEntries / x.size(2)),
+                  [&](std::int64_t first, std::int64_t last) { kernels::dropout(rows, first, last); });
 }
 
 Tensor run(const Tensor& x, const OptionalTensor& residual, const DropoutMask& mask) {

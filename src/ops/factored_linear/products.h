@@ -1,7 +1,7 @@
 // The products of factored_linear, forward and backward, below autograd.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <array>
 #include <optional>

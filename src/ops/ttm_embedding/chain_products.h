@@ -3,7 +3,7 @@
 
 #include "ttm_embedding/lookup.h"
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The look-up and its gradients below autograd. CPU, float or double, two or more cores.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <array>
 #include <cstdint>

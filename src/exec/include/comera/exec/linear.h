@@ -3,8 +3,7 @@
 #pragma once
 
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <optional>
 #include <tuple>

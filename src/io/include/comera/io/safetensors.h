@@ -3,7 +3,7 @@
 // bytes.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <filesystem>

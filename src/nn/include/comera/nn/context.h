@@ -4,8 +4,7 @@
 
 #include <comera/base/random.h>
 #include <comera/ops/dropout.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <functional>

@@ -3,8 +3,7 @@
 
 #include <comera/nn/context.h>
 #include <comera/nn/linear.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>

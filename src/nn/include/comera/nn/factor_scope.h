@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/nn/linear.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <memory>
 #include <vector>

@@ -3,11 +3,11 @@
 
 #include <comera/nn/layer_format.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace comera::nn {
@@ -41,12 +41,13 @@ struct TtLinearOptions {
 class TtLinearImpl : public LinearBase {
  public:
   explicit TtLinearImpl(const TtLinearOptions& options);
-  TtLinearImpl(format::Shape shape, bool bias, std::uint64_t key);
+  /// `warning`: what is bad about the choice of the shape, shown by info().
+  TtLinearImpl(format::Shape shape, bool bias, std::uint64_t key, std::string warning = {});
   torch::Tensor forward(const torch::Tensor& x) override;
   LayerInfo info() const override;
 
-  const weights::TensorTrain& train() const { return weight_; }
-  weights::TensorTrain& train() { return weight_; }
+  const weights::TensorTrain& tensor_train() const { return weight_; }
+  weights::TensorTrain& tensor_train() { return weight_; }
   /// W [in, out]; builds it.
   torch::Tensor materialize() const;
 
@@ -57,6 +58,7 @@ class TtLinearImpl : public LinearBase {
 
  private:
   weights::TensorTrain weight_;
+  std::string warning_;
   torch::Tensor a_, b_;
 };
 

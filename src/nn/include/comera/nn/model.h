@@ -4,8 +4,7 @@
 #include <comera/nn/encoder.h>
 #include <comera/nn/table.h>
 #include <comera/weights/dependencies.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>
@@ -42,6 +41,11 @@ struct ModelInput {
   torch::Tensor
       places;  ///< token heads: [m] int64, flat positions b * positions + t whose token is predicted
 };
+
+/// Throws Error for what Model would refuse about names, shapes and memory: a rule that no layer matches,
+/// ranks that cannot be, parameters that this machine cannot hold. Allocates nothing. labels = 0: not known
+/// yet.
+void check_model(const ModelOptions& options, const std::vector<FormatRule>& rules);
 
 class Model : public torch::nn::Module {
  public:

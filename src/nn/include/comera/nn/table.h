@@ -3,8 +3,7 @@
 
 #include <comera/nn/layer_format.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>
@@ -30,14 +29,16 @@ class DenseTable : public TableBase {
 /// Parameters: cores.k [r, m, n, r'], scales.k. Starts with mean square std^2 exactly.
 class TtmTableImpl : public TableBase {
  public:
-  TtmTableImpl(format::Shape shape, double std, std::uint64_t key);
+  /// `warning`: what is bad about the choice of the shape, shown by info().
+  TtmTableImpl(format::Shape shape, double std, std::uint64_t key, std::string warning = {});
   torch::Tensor forward(const torch::Tensor& indices) override;
   LayerInfo info() const override;
-  const weights::TensorTrain& train() const { return weight_; }
-  weights::TensorTrain& train() { return weight_; }
+  const weights::TensorTrain& tensor_train() const { return weight_; }
+  weights::TensorTrain& tensor_train() { return weight_; }
 
  private:
   weights::TensorTrain weight_;
+  std::string warning_;
 };
 TORCH_MODULE(TtmTable);
 

@@ -3,8 +3,7 @@
 #pragma once
 
 #include <comera/ops/dropout.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <optional>

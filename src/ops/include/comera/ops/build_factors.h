@@ -1,7 +1,7 @@
 // The batch-free half of a TT linear layer: cores to the two factors of its middle bond.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <tuple>

@@ -3,7 +3,7 @@
 // defines the mask.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // The per-token half of a TT, low-rank or block linear layer.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <optional>
 

@@ -1,7 +1,7 @@
 // Look-up of rows of a table held as TTM cores.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 

@@ -4,8 +4,7 @@
 #include <comera/weights/flat.h>
 #include <comera/weights/optimiser_state.h>
 #include <comera/weights/saved_state.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <comera/weights/optimiser_state.h>
+#include <comera/weights/torch.h>
 
-#include <torch/torch.h>
+#include <torch/optim.h>
 
 namespace comera::optim {
 

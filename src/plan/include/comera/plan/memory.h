@@ -29,11 +29,12 @@ struct Order {
   bool exact = true;  ///< false when the search was cut off and this is only the best known
 };
 
+constexpr std::size_t kMostStates = 100'000;
+
 /// The order of the operations with the least peak, or none when no order stays at or below `limit`. What is
 /// live while an operation runs: its operands, its result, its workspace, and all that is yet to be used.
 /// After `most_states` sets of executed operations the search ends with a good order that need not be the
 /// best.
-constexpr std::size_t kMostStates = 100'000;
 std::optional<Order> least_peak(const Job& job, double limit, std::size_t most_states = kMostStates);
 
 /// The contractions of a tree with their bytes and recomputations. Forward nodes other than the last may be
@@ -44,7 +45,7 @@ class TreeMemory {
   TreeMemory(const Network& network, const Openings& openings, const Tree& tree, const Objective& trees,
              const Objective& ways, double element_bytes);
 
-  /// Nodes that may be saved, bit i for node i: those with a use in the backward.
+  /// Nodes whose tensors the backward reads, bit i for node i; with nothing dropped, these are saved.
   std::uint32_t useful() const { return useful_; }
   /// Nodes that are computed again when `saved` are saved.
   std::uint32_t recomputed(std::uint32_t saved) const;
@@ -73,7 +74,7 @@ class TreeMemory {
   std::vector<Operation> forward_;  // by node
   std::vector<Operation> backward_;
   std::uint32_t useful_ = 0;
-  double least_ = 0, cost_ = 0;
+  double least_ = 0;
 };
 
 struct MemoryChoice {

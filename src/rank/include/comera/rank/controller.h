@@ -7,8 +7,7 @@
 #include <comera/weights/optimiser_state.h>
 #include <comera/weights/saved_state.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>
@@ -18,7 +17,7 @@ namespace comera::rank {
 
 enum class Stage {
   early,  ///< loss + price x size
-  late,   ///< achievement scalarisation towards the targets, with a falling budget
+  late,   ///< a falling budget towards a size target; with a loss target, size weighed against loss
   fixed,  ///< ranks stay as they are
 };
 

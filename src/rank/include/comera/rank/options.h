@@ -28,7 +28,8 @@ struct Options {
   std::optional<std::int64_t> target_parameters;
   std::optional<std::int64_t> target_bytes;
   /// Keep removing ranks in the late stage as long as the loss of the probe after the cut is at most this;
-  /// with a size target too it only says when the late stage asks for loss rather than size. Needs the probe.
+  /// with a size target too the late stage asks for loss or size, whichever is further from its target. Needs
+  /// the probe.
   std::optional<double> target_loss;
 
   /// Stages as fractions of the run.

@@ -4,8 +4,7 @@
 #include <comera/data/loader.h>
 #include <comera/data/tokenizer.h>
 #include <comera/nn/model.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <vector>

@@ -15,6 +15,9 @@ std::int64_t allocated_bytes();
 std::int64_t peak_allocated_bytes();
 void reset_peak_allocated_bytes();
 
+/// Gives freed blocks back to the system, so that what follows is measured without what came before.
+void return_free_memory();
+
 /// Resident bytes after loading torch and one small product: what an idle process costs. Call early, once.
 std::uint64_t measure_idle_bytes();
 

@@ -24,6 +24,9 @@ struct Task {
 
 using Say = std::function<void(const std::string&)>;
 
+/// Tokens of the vocabulary file, or what the recipe asks of a tokenizer that is still to be trained.
+std::int64_t expected_vocabulary(const Recipe& recipe);
+
 /// Prepares (or finds in the cache) what the recipe's data section names. `say` gets progress lines.
 Task make_task(const Recipe& recipe, const Say& say);
 

@@ -3,8 +3,7 @@
 
 #include <comera/format/rank_change.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/format/shape.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // Many tensors in one contiguous buffer, so that an optimiser makes one pass and a save is one write.
 #pragma once
 
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <string>

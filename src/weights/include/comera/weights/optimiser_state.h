@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/weights/bond_change.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <vector>
 

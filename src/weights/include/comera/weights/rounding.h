@@ -4,8 +4,7 @@
 
 #include <comera/weights/bond_change.h>
 #include <comera/weights/tensor_train.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/base/json.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <string>
 #include <utility>

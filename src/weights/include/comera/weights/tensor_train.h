@@ -2,8 +2,7 @@
 #pragma once
 
 #include <comera/format/shape.h>
-
-#include <torch/torch.h>
+#include <comera/weights/torch.h>
 
 #include <cstdint>
 #include <memory>
@@ -49,7 +48,9 @@ class TensorTrain {
  private:
   struct State {
     format::Shape shape;
-    torch::nn::ParameterList cores, scales;
+    // Plain modules that name their parameters "0", "1", ...
+    std::shared_ptr<torch::nn::Module> cores = std::make_shared<torch::nn::Module>();
+    std::shared_ptr<torch::nn::Module> scales = std::make_shared<torch::nn::Module>();
     std::uint64_t geometry_version = 0, value_version = 0;
     std::int64_t uses = 0;
   };
