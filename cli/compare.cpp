@@ -123,7 +123,8 @@ void add_compare(CLI::App& app, Action& action) {
       "Train a recipe dense, compressed for as many steps, and compressed for as long; print the table");
   command->add_option("recipe", options->recipe, "recipe file (TOML), for example configs/demo.toml")
       ->required();
-  command->add_option("--set", options->set, "override a key of the recipe for all runs: key=value");
+  command->add_option("--set", options->set, "override a key of the recipe for all runs: key=value")
+      ->allow_extra_args(false);
   command->add_option("--out", options->out, "folder of the runs; default runs/NAME");
   command->add_flag("--json", options->json, "print the three summaries as JSON on stdout");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -1,5 +1,6 @@
 #include "command.h"
 
+#include <comera/base/error.h>
 #include <comera/train/export.h>
 
 #include <memory>
@@ -12,6 +13,9 @@ struct Options {
 };
 
 int run(const Options& options) {
+  std::error_code none;
+  check(!std::filesystem::equivalent(options.checkpoint, options.out, none),
+        "[export] {} is the checkpoint itself; name another file", options.out);
   const train::SavedModel saved = train::load_model(options.checkpoint);
   const std::int64_t values = train::export_model(
       saved, options.out,

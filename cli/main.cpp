@@ -18,10 +18,12 @@ namespace {
 
 std::uint64_t idle = 0;
 
-// The first signal asks for a clean end; the next one ends at once.
-void on_signal(int number) {
-  stop_requested = true;
-  std::signal(number, SIG_DFL);
+// The first signal asks for a clean end; the next one ends at once. A read that waits is interrupted.
+void stop_at(int number) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_requested = true; };
+  action.sa_flags = SA_RESETHAND;
+  ::sigaction(number, &action, nullptr);
 }
 
 }  // namespace
@@ -68,13 +70,16 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  std::signal(SIGPIPE, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) stop_at(number);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away must not cost a run; it is told at the end
   try {
     train::install_allocation_counter();
     idle = train::measure_idle_bytes();
-    return action();
+    const int status = action();
+    std::cout.flush();
+    const bool written = std::cout.good() && std::fflush(stdout) == 0 && !std::ferror(stdout);
+    check(written || status != 0, "stdout: not all of the output could be written");
+    return status;
   } catch (const Error& error) {
     std::cerr << "comera: " << error.what() << std::endl;
   } catch (const c10::Error& error) {

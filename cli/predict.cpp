@@ -119,6 +119,8 @@ int run(const Options& options) {
   check(head != nn::Head::masked, "[predict] a masked head has nothing to say about whole texts; use eval");
   std::ifstream file;
   if (options.file != "-") {
+    check(!std::filesystem::is_directory(options.file), "{}: is a folder, expected a file of texts",
+          options.file);
     file.open(options.file);
     check(file.good(), "{}: cannot open", options.file);
   }

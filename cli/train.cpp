@@ -41,8 +41,11 @@ int run(const Options& options) {
   std::vector<std::string> overrides = options.set;
   if (!options.device.empty()) overrides.push_back("train.device=" + options.device);
   if (options.threads > 0) overrides.push_back(fmt::format("train.threads={}", options.threads));
-  if (!options.target.empty())
-    overrides.push_back("rank.target_parameters=" + std::to_string(parse_count(options.target)));
+  if (!options.target.empty()) {
+    const std::int64_t target = parse_count(options.target);
+    check(target >= 1, "--target-parameters {}: give 1 or more, for example 500k", options.target);
+    overrides.push_back("rank.target_parameters=" + std::to_string(target));
+  }
   const train::Recipe recipe = train::read_recipe(options.recipe, overrides);
   set_threads(recipe.train.threads);
 
@@ -56,10 +59,6 @@ int run(const Options& options) {
   const train::Task task = train::make_task(recipe, say_line);
   for (const std::string& note : task.notes) say_line(note);
   const std::filesystem::path out = options.out.empty() ? "runs/" + recipe.name : options.out;
-  if (!options.resume && std::filesystem::exists(out / "last.ckpt"))
-    say_line(
-        fmt::format("note: {} holds an earlier run, which this one replaces; --resume would go on with it",
-                    out.string()));
   const Json summary = train::run_training(
       recipe, task, {out, options.resume, options.overfit, &stop_requested, idle_bytes(), say_line});
   if (options.json) {
@@ -86,6 +85,7 @@ void add_train(CLI::App& app, Action& action) {
   command
       ->add_option("--set", options->set,
                    "override a key of the recipe: key=value; may be given several times")
+      ->allow_extra_args(false)
       ->group("Recipe");
   command
       ->add_option("--target-parameters", options->target,

@@ -94,6 +94,11 @@ std::string read_file(const fs::path& path, std::uint64_t limit) {
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   std::error_code error;
+  // What a link points to is replaced, not the link; a device or a folder never.
+  if (fs::is_symlink(path_, error)) path_ = fs::weakly_canonical(path_, error);
+  check(!fs::exists(path_, error) || fs::is_regular_file(path_, error), "{}: is not a regular file",
+        path_.string());
+  error.clear();
   if (path_.has_parent_path()) fs::create_directories(path_.parent_path(), error);
   check(!error, "{}: cannot make the folder: {}", path_.parent_path().string(), error.message());
   remove_abandoned(path_);
@@ -132,9 +137,11 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit() {
   flush();
-  check(::fsync(descriptor_) == 0, "{}: cannot write: {}; the file before it is kept", path_.string(),
-        reason());
-  check(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot replace: {}", path_.string(), reason());
+  // The call comes first: arguments of one call are evaluated in any order, and reason() reads its result.
+  const bool synced = ::fsync(descriptor_) == 0;
+  check(synced, "{}: cannot write: {}; the file before it is kept", path_.string(), reason());
+  const bool replaced = ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  check(replaced, "{}: cannot replace: {}", path_.string(), reason());
   ::close(std::exchange(descriptor_, -1));
   // The rename itself must survive a power cut.
   const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");

@@ -42,7 +42,8 @@ struct Pipe {
   int reader = -1, writer = -1;
   Pipe() {
     int ends[2];
-    check(::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
+    const bool made = ::pipe2(ends, O_CLOEXEC) == 0;
+    check(made, "cannot make a pipe: {}", std::strerror(errno));
     reader = ends[0];
     writer = ends[1];
   }

@@ -29,9 +29,7 @@ Json source_stamp(const fs::path& file) {
   std::error_code error;
   const auto bytes = fs::file_size(file, error);
   check(!error, "{}: cannot read it: {}", file.string(), error.message());
-  const auto time = fs::last_write_time(file, error);
-  check(!error, "{}: cannot read it: {}", file.string(), error.message());
-  return {{"path", path_text(file)}, {"bytes", bytes}, {"time", time.time_since_epoch().count()}};
+  return {{"bytes", bytes}, {"hash", hex(hash_file(file))}};
 }
 
 Json source_stamps(const std::vector<fs::path>& files) {
@@ -49,10 +47,9 @@ std::int64_t total_bytes(const Json& stamps) {
 Json described_sources(const std::vector<fs::path>& files, const Json& stamps) {
   Json sources = Json::array();
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::uint64_t hash = hash_file(files[i]);
     check(source_stamp(files[i]) == stamps[i], "{}: changed while it was read; run it again",
           files[i].string());
-    sources.push_back({{"path", stamps[i]["path"]}, {"bytes", stamps[i]["bytes"]}, {"hash", hex(hash)}});
+    sources.push_back(stamps[i]);
   }
   return sources;
 }

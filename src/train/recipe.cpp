@@ -5,6 +5,8 @@
 #include <comera/base/text.h>
 #include <comera/train/recipe.h>
 
+// Some text that the parser refuses would first abort in its own assertions.
+#define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
 
 #include <cmath>
@@ -253,6 +255,9 @@ void check_values(const Recipe& recipe, const std::string& source) {
   at_least("rank.cut_every", recipe.rank.cut_every, 1);
   in_range(recipe.rank.early_end > 0 && recipe.rank.early_end <= 1, "rank.early_end", recipe.rank.early_end,
            "above 0, at most 1");
+  check(recipe.rank.adapt ||
+            !(recipe.rank.target_parameters || recipe.rank.target_bytes || recipe.rank.target_loss > 0),
+        "{}: a target needs rank.adapt = true", source);
   check(!(recipe.rank.target_parameters && recipe.rank.target_bytes),
         "{}: give rank.target_parameters or rank.target_bytes, not both", source);
 }
@@ -295,7 +300,10 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
 }
 
 Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  Recipe recipe = parse_recipe(read_file(path, 1 << 20), path.string(), overrides);
+  const std::string text = read_file(path, 1 << 20);
+  check(text.find('=') != std::string::npos,
+        "{}: sets nothing; a recipe needs data.train and more, see configs/", path.string());
+  Recipe recipe = parse_recipe(text, path.string(), overrides);
   if (recipe.name.empty()) recipe.name = path.stem().string();
   return recipe;
 }

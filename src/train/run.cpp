@@ -1,3 +1,5 @@
+#include "run_folder.h"
+
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/machine.h>
@@ -8,6 +10,7 @@
 
 #include <torch/version.h>
 
+#include <cmath>
 #include <deque>
 #include <sstream>
 
@@ -73,11 +76,15 @@ Json metric_json(const Evaluation& evaluation) {
 
 Json run_training(const Recipe& recipe, const Task& task, const RunOptions& options) {
   const std::filesystem::path last = options.out / "last.ckpt", best = options.out / "best.ckpt";
+  check(!(options.resume && options.overfit_batch), "[train] a run on one batch cannot be resumed");
   std::optional<io::Checkpoint> resume;
   if (options.resume) {
     resume = io::load_checkpoint(last);
     check_same_recipe(recipe, *resume, last);
+    check(!resume->state.value("overfit_batch", false),
+          "{}: is of a run on one batch, which cannot be resumed", last.string());
   }
+  const RunFolder folder(options.out);
   return_free_memory();  // preparing data took more than training will
   reset_peak_resident_bytes();
   Trainer trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
@@ -85,6 +92,13 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   double train_seconds = resume ? resume->state.value("train_seconds", 0.0) : 0.0;
   Edges edges(resume && resume->state.contains("first_steps") ? resume->state["first_steps"] : Json());
   resume.reset();
+  if (const auto path = options.out / "summary.json";
+      options.resume && trainer.steps() >= recipe.train.steps && std::filesystem::exists(path)) {
+    options.say(fmt::format("the run in {} has done its {} steps", options.out.string(), trainer.steps()));
+    return read_json(path);
+  }
+  if (!options.resume && folder.set_aside())
+    options.say(fmt::format("note: the earlier run in {0} is now in {0}/previous", options.out.string()));
 
   RunLog log(options.out, trainer.steps());
   write_file(options.out / "recipe.toml", to_toml(recipe));
@@ -96,6 +110,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   const auto save = [&](const std::filesystem::path& path) {
     io::Checkpoint checkpoint = trainer.save();
     checkpoint.state["best"] = best_json;
+    checkpoint.state["overfit_batch"] = options.overfit_batch;
     checkpoint.state["train_seconds"] = train_seconds;
     checkpoint.state["first_steps"] = edges.first();
     io::save_checkpoint(path, checkpoint);
@@ -108,9 +123,11 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
     options.say(fmt::format("step {}  held-out {} {:.4f} (baseline {:.4f}), loss {:.4f} over {} predictions",
                             trainer.steps(), main.name, main.value, main.baseline,
                             evaluation->find("loss").value, evaluation->samples));
+    // What is not finite is no best, and no JSON either.
     const bool better =
-        best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
-                                                      : main.value < best_json["value"].get<double>());
+        std::isfinite(main.value) && std::isfinite(evaluation->find("loss").value) &&
+        (best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
+                                                       : main.value < best_json["value"].get<double>()));
     if (!decides || !better || !trainer.meets_target()) return;
     best_json = {{"name", main.name},
                  {"value", main.value},
@@ -130,7 +147,14 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
       interrupted = true;
       break;
     }
-    const StepRecord record = trainer.step();
+    StepRecord record;
+    try {
+      record = trainer.step();
+    } catch (const Error&) {
+      // The step changed nothing: what was learned before it is kept.
+      if (trainer.steps() > 0) save(last);
+      throw;
+    }
     train_seconds += record.seconds;
     edges.add(record);
     log.step(record);
@@ -143,14 +167,18 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
       evaluate(recipe.train.evaluate_samples, true);
     if (recipe.train.save_every && record.step % recipe.train.save_every == 0 && !end) save(last);
   }
+  save(last);
   if (!interrupted && task.held_out && evaluated_at != trainer.steps()) {
     // Values over different samples do not compare: the best is found on those that were used while training.
     const bool part = recipe.train.evaluate_every && recipe.train.evaluate_samples &&
                       recipe.train.evaluate_samples < task.held_out->size();
     if (part) evaluate(recipe.train.evaluate_samples, true);
     evaluate(0, !part);
+    save(last);
+    const double loss = evaluation->find("loss").value;
+    check(std::isfinite(loss), "[train] the held-out loss is {:g} after {} steps; lower train.learning_rate",
+          loss, trainer.steps());
   }
-  save(last);
   if (interrupted)
     options.say(fmt::format("stopped at step {}/{}; `comera train ... --out {} --resume` goes on",
                             trainer.steps(), recipe.train.steps, options.out.string()));

@@ -68,6 +68,9 @@ SavedModel load_model(const std::filesystem::path& path) {
     const Json& state = saved.checkpoint.state;
     check(state.contains("recipe"), "it holds no recipe; it was not written by comera train");
     saved.recipe = parse_recipe(state.at("recipe").get<std::string>(), "its recipe");
+    // A checkpoint may come from anyone: it names no program to run and no folder to write to.
+    saved.recipe.data.python.clear();
+    saved.recipe.data.cache = DataRecipe().cache;
     saved.labels = state.at("labels").get<std::vector<std::string>>();
     const ByName tensors(saved.checkpoint.tensors.begin(), saved.checkpoint.tensors.end());
     const torch::Tensor& text = find(tensors, kTokenizer);

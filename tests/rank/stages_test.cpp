@@ -18,18 +18,6 @@ TEST(Stages, PriceRisesFromATenthToAFifthOfTheRun) {
   EXPECT_EQ(price_ramp({.price_from = 0, .price_full = 0}, 0.001), 1);
 }
 
-TEST(Stages, AverageHasAHalfLifeOfFiftyStepsAndIgnoresNonsense) {
-  LossAverage average;
-  EXPECT_TRUE(average.empty());
-  average.add(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_TRUE(average.empty());
-  average.add(3);
-  EXPECT_EQ(average.value(), 3);
-  for (int i = 0; i < 2000; ++i) average.add(3);
-  for (int i = 0; i < 50; ++i) average.add(1);
-  EXPECT_NEAR(average.value(), 2, 1e-3);
-}
-
 TEST(Stages, BudgetFallsCubicallyAndEndsAtTheTarget) {
   EXPECT_EQ(budget_at(0, 1000, 200), 1000);
   EXPECT_EQ(budget_at(0.5, 1000, 200), 300);

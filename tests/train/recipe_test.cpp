@@ -57,12 +57,12 @@ TEST(Recipe, WrongTypesAndValuesAreRefused) {
 TEST(Recipe, OverridesTakeTomlValuesAndBareWords) {
   const Recipe recipe =
       parse_recipe("", "r",
-                   {"model.layers=2", "train.learning_rate=1e-3", "data.train=a/b c.tsv", "rank.adapt=false",
-                    "rank.target_parameters=\"500k\"", "model.norm=pre"});
+                   {"model.layers=2", "train.learning_rate=1e-3", "data.train=a/b c.tsv",
+                    "model.pooler=false", "rank.target_parameters=\"500k\"", "model.norm=pre"});
   EXPECT_EQ(recipe.model.layers, 2);
   EXPECT_EQ(recipe.train.learning_rate, 1e-3);
   EXPECT_EQ(recipe.data.train, std::vector<std::string>{"a/b c.tsv"});
-  EXPECT_FALSE(recipe.rank.adapt);
+  EXPECT_FALSE(recipe.model.pooler);
   EXPECT_EQ(recipe.rank.target_parameters, 500'000);
   EXPECT_NE(message("", {"model.layers"}).find("key=value"), std::string::npos);
 }
