@@ -49,6 +49,29 @@ Plan plan_choice(const Request& request, const MemoryChoice& choice, const Objec
   return plan;
 }
 
+namespace {
+
+// `saved`: as for plan_tree; none: everything, and then the tree may also be the one of a dense layer.
+Plan plan_given(const Request& request, const Tree& tree, std::optional<std::uint32_t> saved,
+                const Profile& profile) {
+  check_request(request, profile);
+  validate(tree);
+  const bool dense = !saved && tree.leaves == 3;
+  const Network network = network_of(request, dense);
+  check(tree.leaves == network.size(), "[plan] a tree over {} leaves for a network of {}", tree.leaves,
+        network.size());
+  const auto trees = tree_objective(request.goal, profile, request.dtype);
+  const auto ways = way_objective(request.goal, profile, request.dtype);
+  const auto element = static_cast<double>(element_bytes(request.dtype));
+  const MemoryChoice choice = saved ? with_saved(network, tree, *saved, *trees, *ways, element)
+                                    : everything_saved(network, tree, *trees, *ways, element);
+  Plan plan = plan_choice(request, choice, *ways, profile, dense);
+  plan.peak_is_least = false;
+  return plan;
+}
+
+}  // namespace
+
 Plan make_plan(const Request& request, const Profile& profile) {
   check_request(request, profile);
   const Network network = network_of(request, false);
@@ -83,33 +106,11 @@ Plan make_plan(const Request& request, const Profile& profile) {
 }
 
 Plan plan_tree(const Request& request, const Tree& tree, const Profile& profile) {
-  check_request(request, profile);
-  validate(tree);
-  const bool dense = tree.leaves == 3;
-  const Network network = network_of(request, dense);
-  check(tree.leaves == network.size(), "[plan] a tree over {} leaves for a network of {}", tree.leaves,
-        network.size());
-  const auto trees = tree_objective(request.goal, profile, request.dtype);
-  const auto ways = way_objective(request.goal, profile, request.dtype);
-  const auto element = static_cast<double>(element_bytes(request.dtype));
-  Plan plan =
-      plan_choice(request, everything_saved(network, tree, *trees, *ways, element), *ways, profile, dense);
-  plan.peak_is_least = false;
-  return plan;
+  return plan_given(request, tree, std::nullopt, profile);
 }
 
 Plan plan_tree(const Request& request, const Tree& tree, std::uint32_t saved, const Profile& profile) {
-  check_request(request, profile);
-  validate(tree);
-  const Network network = network_of(request, false);
-  check(tree.leaves == network.size(), "[plan] a tree over {} leaves for a network of {}", tree.leaves,
-        network.size());
-  const auto trees = tree_objective(request.goal, profile, request.dtype);
-  const auto ways = way_objective(request.goal, profile, request.dtype);
-  const auto element = static_cast<double>(element_bytes(request.dtype));
-  Plan plan = plan_choice(request, with_saved(network, tree, saved, *trees, *ways, element), *ways, profile);
-  plan.peak_is_least = false;
-  return plan;
+  return plan_given(request, tree, saved, profile);
 }
 
 }  // namespace comera::plan
