@@ -25,7 +25,9 @@ void add_predict(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 
-/// Set by SIGINT and SIGTERM.
+/// From here SIGINT, SIGTERM and SIGHUP ask for a clean end, by `stop_requested`; a second one ends at once.
+/// Before, and in commands that have nothing to save, they end the program as they always do.
+void stop_gently();
 extern std::atomic<bool> stop_requested;
 
 /// Resident bytes after loading torch and one small product, measured at the start of main.

@@ -45,8 +45,9 @@ Json run_child(const Options& options, const std::string& name, std::vector<std:
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR)
     if (stop_requested) ::kill(child, SIGTERM);
+  const bool stopped = WIFEXITED(status) ? WEXITSTATUS(status) == 130 : stop_requested.load();
   check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "[compare] the run '{}' {}", name,
-        WIFEXITED(status) && WEXITSTATUS(status) == 130 ? "was stopped" : "failed; its message is above");
+        stopped ? "was stopped" : "failed; its message is above");
   return read_json(std::filesystem::path(out) / "summary.json");
 }
 
@@ -66,6 +67,9 @@ int run(const Options& given) {
   const train::Recipe recipe = train::read_recipe(options.recipe, options.set);
   check(recipe.model.head == "classifier", "[compare] compares classifiers; the recipe's model.head is {}",
         recipe.model.head);
+  check(!recipe.layers.empty(),
+        "[compare] {} has no [[layers]] rules, so there is nothing to compare with dense", options.recipe);
+  stop_gently();
   if (options.out.empty()) options.out = "runs/" + recipe.name;
   const auto tell = [&](const std::string& text) { say(options.json, text); };
 

@@ -7,6 +7,7 @@
 #include <comera/train/saved_model.h>
 #include <comera/train/task.h>
 
+#include <cmath>
 #include <memory>
 
 namespace comera::cli {
@@ -33,6 +34,11 @@ int run(const Options& options) {
   evaluate.batch_size = options.batch_size;
   evaluate.max_length = saved.recipe.data.max_length;
   const train::Evaluation result = train::evaluate(*saved.model, *task.held_out, evaluate);
+  const double loss = result.find("loss").value;
+  check(std::isfinite(loss),
+        "{}: the model's loss here is {:g}, not finite: its run had gone wrong; train again, with a lower "
+        "train.learning_rate",
+        options.checkpoint, loss);
   const std::string source = options.files.empty() ? "held-out data of the recipe"
                                                    : fmt::format("{}", fmt::join(options.files, ", "));
   if (options.json) {
@@ -63,7 +69,9 @@ void add_eval(CLI::App& app, Action& action) {
   command->add_option("--batch-size", options->batch_size, "samples at a time; does not change the result")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads, "CPU threads; 0 = all available")->capture_default_str();
+  command->add_option("--threads", options->threads, "CPU threads; 0 = all available")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096));
   command->add_flag("--json", options->json, "print the result as JSON on stdout");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

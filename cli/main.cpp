@@ -2,9 +2,11 @@
 
 #include <comera/base/error.h>
 #include <comera/base/machine.h>
+#include <comera/base/text.h>
 #include <comera/train/memory.h>
 #include <comera/weights/torch.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +28,22 @@ void stop_at(int number) {
   ::sigaction(number, &action, nullptr);
 }
 
+// CLI11 would only say that the arguments were not expected.
+void check_command(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (name.starts_with("-") || std::find(known.begin(), known.end(), name) != known.end()) return;
+  const std::string near = nearest_name(name, known);
+  fail("there is no command '{}'{}", name,
+       near.empty() ? fmt::format("; the commands are {}", fmt::join(known, ", "))
+                    : "; did you mean '" + near + "'?");
+}
+
 }  // namespace
+
+void stop_gently() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) stop_at(number);
+}
 
 std::uint64_t idle_bytes() { return idle; }
 
@@ -66,11 +83,14 @@ int main(int argc, char** argv) {
   add_export(app, action);
   add_doctor(app, action);
   try {
+    if (argc > 1) check_command(app, argv[1]);
     app.parse(argc, argv);
+  } catch (const Error& error) {
+    std::cerr << "comera: " << error.what() << std::endl;
+    return 1;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) stop_at(number);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that went away must not cost a run; it is told at the end
   try {
     train::install_allocation_counter();

@@ -40,10 +40,15 @@ std::string keys_help() {
 int run(const Options& options) {
   std::vector<std::string> overrides = options.set;
   if (!options.device.empty()) overrides.push_back("train.device=" + options.device);
-  if (options.threads > 0) overrides.push_back(fmt::format("train.threads={}", options.threads));
+  if (options.threads != 0) overrides.push_back(fmt::format("train.threads={}", options.threads));
   if (!options.target.empty()) {
-    const std::int64_t target = parse_count(options.target);
-    check(target >= 1, "--target-parameters {}: give 1 or more, for example 500k", options.target);
+    std::int64_t target = 0;
+    try {
+      target = parse_count(options.target);
+    } catch (const Error&) {
+    }
+    check(target >= 1, "--target-parameters {}: give a whole number, 1 or more, for example 500k",
+          options.target);
     overrides.push_back("rank.target_parameters=" + std::to_string(target));
   }
   const train::Recipe recipe = train::read_recipe(options.recipe, overrides);
@@ -58,6 +63,7 @@ int run(const Options& options) {
   const auto say_line = [&](const std::string& line) { say(options.json, line); };
   const train::Task task = train::make_task(recipe, say_line);
   for (const std::string& note : task.notes) say_line(note);
+  stop_gently();
   const std::filesystem::path out = options.out.empty() ? "runs/" + recipe.name : options.out;
   const Json summary = train::run_training(
       recipe, task, {out, options.resume, options.overfit, &stop_requested, idle_bytes(), say_line});
@@ -92,7 +98,9 @@ void add_train(CLI::App& app, Action& action) {
                    "most compressible parameters at the end, for example 500k (rank.target_parameters)")
       ->group("Recipe");
   command->add_option("--device", options->device, "cpu, cuda or cuda:N (train.device)")->group("Recipe");
-  command->add_option("--threads", options->threads, "CPU threads (train.threads)")->group("Recipe");
+  command->add_option("--threads", options->threads, "CPU threads (train.threads)")
+      ->check(CLI::Range(0, 4096))
+      ->group("Recipe");
   command->add_option("--out", options->out, "folder of the run; default runs/NAME")->group("Run");
   command->add_flag("--resume", options->resume, "go on from last.ckpt in the run's folder")->group("Run");
   command

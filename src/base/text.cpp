@@ -106,7 +106,10 @@ std::int64_t parse_count(std::string_view text) {
                                               : 0;
   check(error == std::errc{} && scale > 0 && value >= 0 && value * scale < 9e18,
         "'{}' is not a count; write a number with an optional k, M or G, for example 500k", text);
-  return std::llround(value * scale);
+  // 0.3M is 300,000 although 0.3 is no binary number; 1.5 is no count.
+  const double count = std::round(value * scale);
+  check(std::abs(count - value * scale) < 1e-6 * scale, "'{}' is not a whole number", text);
+  return static_cast<std::int64_t>(count);
 }
 
 }  // namespace comera

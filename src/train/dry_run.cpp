@@ -1,3 +1,6 @@
+#include "rank_setup.h"
+
+#include <comera/base/error.h>
 #include <comera/base/text.h>
 #include <comera/train/task.h>
 #include <comera/train/trainer.h>
@@ -25,15 +28,27 @@ double activation_bytes(const Recipe& recipe, const nn::Model& model) {
 
 Json dry_run(const Recipe& recipe, std::string* table) {
   constexpr std::int64_t kClassesUntilDataIsRead = 24;
-  const std::int64_t labels = recipe.data.labels.empty()
-                                  ? kClassesUntilDataIsRead
-                                  : static_cast<std::int64_t>(recipe.data.labels.size());
-  const nn::Model model(model_options(recipe, expected_vocabulary(recipe), labels), layer_rules(recipe),
-                        recipe.train.seed);
+  const bool classifier = recipe.model.head == "classifier";
+  const bool labels_known = !classifier || !recipe.data.labels.empty();
+  const auto labels =
+      labels_known ? static_cast<std::int64_t>(recipe.data.labels.size()) : kClassesUntilDataIsRead;
+  const std::int64_t vocabulary = expected_vocabulary(recipe);
+  const nn::Model model(model_options(recipe, vocabulary, labels), layer_rules(recipe), recipe.train.seed);
   const nn::ModelSize size = nn::model_size(model);
   // Values, gradients and two moments in fp32.
   const double state_bytes = 16.0 * static_cast<double>(size.total);
   const double activations = activation_bytes(recipe, model);
+
+  std::vector<std::string> notes;
+  if (!labels_known) notes.push_back(fmt::format("{} classes are assumed until the data is read", labels));
+  if (recipe.data.tokenizer == "sentencepiece")
+    notes.push_back(fmt::format("the tokenizer is still to be trained; {} tokens are assumed", vocabulary));
+  std::vector<std::string> wrong = problems(recipe);
+  try {
+    make_controller(recipe, model, {[] { return 0.0; }});
+  } catch (const Error& error) {
+    wrong.push_back(error.what());
+  }
   if (table) {
     *table = layer_table(model);
     *table += fmt::format(
@@ -42,12 +57,16 @@ Json dry_run(const Recipe& recipe, std::string* table) {
         size.total, size.cores, size.rank_scales, size.other, size.dense_total, size.compression(),
         format_bytes(state_bytes), format_bytes(activations),
         recipe.train.batch_size / recipe.train.micro_batches, recipe.data.max_length);
+    for (const std::string& note : notes) *table += "note: " + note + "\n";
+    for (const std::string& text : wrong) *table += "training would stop at: " + text + "\n";
   }
   return {{"recipe", recipe.name},
           {"parameters", parameters_json(size)},
           {"compression", size.compression()},
           {"layers", layers_json(model)},
-          {"memory_estimate", {{"state_bytes", state_bytes}, {"activation_bytes", activations}}}};
+          {"memory_estimate", {{"state_bytes", state_bytes}, {"activation_bytes", activations}}},
+          {"notes", notes},
+          {"problems", wrong}};
 }
 
 }  // namespace comera::train

@@ -3,10 +3,12 @@
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/text.h>
+#include <comera/rank/options.h>
 #include <comera/train/recipe.h>
 
 // Some text that the parser refuses would first abort in its own assertions.
 #define TOML_ASSERT(expression) static_assert(true)
+#define TOML_MAX_NESTED_VALUES 32
 #include <toml++/toml.h>
 
 #include <cmath>
@@ -139,14 +141,18 @@ void refuse_unknown(const toml::table& table, const std::string& prefix, const s
   }
 }
 
+// Each part of a dotted key nests one table in another, which the parser follows by recursion; it limits only
+// the nesting of brackets.
+constexpr std::ptrdiff_t kMostDots = 256;
+
 toml::table parse_toml(std::string_view text, const std::string& source) {
-  // The parser recurses on nesting; a recipe needs little.
   check(text.size() <= 1 << 20, "{}: a recipe of more than 1 MiB is not a recipe", source);
-  int depth = 0;
-  for (const char c : text) {
-    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
-    check(depth <= 64, "{}: brackets nested more than 64 levels deep", source);
-    if (c == '\n') depth = std::max(0, std::min(depth, 64));
+  std::int64_t number = 1;
+  for (std::size_t from = 0; from < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', from), text.size());
+    check(std::count(text.begin() + from, text.begin() + end, '.') <= kMostDots,
+          "{}:{}: more than {} dots in a line; break the list into several lines", source, number, kMostDots);
+    from = end + 1;
   }
   try {
     return toml::parse(text, source);
@@ -185,8 +191,8 @@ void apply_override(Recipe& recipe, const std::string& text) {
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
   toml::table document;
   try {
-    document = toml::parse(key + " = " + value, std::string("--set"));
-  } catch (const toml::parse_error&) {
+    document = parse_toml(key + " = " + value, "--set");
+  } catch (const Error&) {
     // Not a TOML value: a bare word or path, taken as text.
     std::string quoted;
     for (const char c : value) {
@@ -198,21 +204,24 @@ void apply_override(Recipe& recipe, const std::string& text) {
   apply_document(recipe, document, "--set " + key);
 }
 
+constexpr std::int64_t kLargestWidth = std::int64_t{1} << 24;  // entries of a side, samples of a batch
+constexpr std::int64_t kMany = std::int64_t{1} << 53;          // what JSON keeps exactly
+
 void check_values(const Recipe& recipe, const std::string& source) {
-  const auto in_range = [&](bool fine, const char* key, const auto& value, const char* wanted) {
+  const auto in_range = [&](bool fine, const char* key, const auto& value, const std::string& wanted) {
     check(fine, "{}: {} is {}, it must be {}", source, key, value, wanted);
   };
-  const auto at_least = [&](const char* key, std::int64_t value, std::int64_t least) {
-    check(value >= least && value <= std::int64_t{1} << 40, "{}: {} is {}, it must be {} or more", source,
-          key, value, least);
+  const auto between = [&](const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
+    check(value >= least && value <= most, "{}: {} is {}, it must be from {} to {}", source, key, value,
+          least, most);
   };
   const ModelRecipe& m = recipe.model;
-  at_least("model.layers", m.layers, 0);
-  at_least("model.width", m.width, 1);
-  at_least("model.heads", m.heads, 1);
-  at_least("model.ffn", m.ffn, 1);
-  at_least("model.positions", m.positions, 1);
-  at_least("model.segments", m.segments, 0);
+  between("model.layers", m.layers, 0, 10'000);
+  between("model.width", m.width, 1, kLargestWidth);
+  between("model.heads", m.heads, 1, kLargestWidth);
+  between("model.ffn", m.ffn, 1, kLargestWidth);
+  between("model.positions", m.positions, 1, kLargestWidth);
+  between("model.segments", m.segments, 0, 1000);
   in_range(m.width % m.heads == 0, "model.heads", m.heads, "a divisor of model.width");
   in_range(m.dropout >= 0 && m.dropout < 1, "model.dropout", m.dropout, "from 0 to below 1");
   in_range(m.attention_dropout >= 0 && m.attention_dropout < 1, "model.attention_dropout",
@@ -220,17 +229,17 @@ void check_values(const Recipe& recipe, const std::string& source) {
   in_range(m.norm_epsilon >= 0, "model.norm_epsilon", m.norm_epsilon, "0 or more");
   in_range(m.table_std > 0, "model.table_std", m.table_std, "above 0");
   const DataRecipe& d = recipe.data;
-  at_least("data.max_length", d.max_length, 4);
+  between("data.max_length", d.max_length, 4, kLargestWidth);
   in_range(d.max_length <= m.positions, "data.max_length", d.max_length, "at most model.positions");
-  at_least("data.vocabulary_size", d.vocabulary_size, 64);
+  between("data.vocabulary_size", d.vocabulary_size, 64, kLargestWidth);
   in_range(d.mask_share > 0 && d.mask_share < 1, "data.mask_share", d.mask_share, "between 0 and 1");
   const TrainRecipe& t = recipe.train;
-  at_least("train.steps", t.steps, 1);
-  at_least("train.batch_size", t.batch_size, 1);
-  at_least("train.micro_batches", t.micro_batches, 1);
+  between("train.steps", t.steps, 1, kMany);
+  between("train.batch_size", t.batch_size, 1, kLargestWidth);
+  between("train.micro_batches", t.micro_batches, 1, kLargestWidth);
   in_range(t.batch_size % t.micro_batches == 0, "train.micro_batches", t.micro_batches,
            "a divisor of train.batch_size");
-  at_least("train.seed", t.seed, 0);
+  between("train.seed", t.seed, 0, kMany);
   for (const auto& [key, value] : {std::pair{"train.learning_rate", t.learning_rate},
                                    {"train.core_learning_rate", t.core_learning_rate},
                                    {"train.scale_learning_rate", t.scale_learning_rate},
@@ -247,14 +256,22 @@ void check_values(const Recipe& recipe, const std::string& source) {
   for (const auto& [key, value] : {std::pair{"train.evaluate_every", t.evaluate_every},
                                    {"train.evaluate_samples", t.evaluate_samples},
                                    {"train.save_every", t.save_every},
-                                   {"train.threads", t.threads},
                                    {"rank.target_parameters", recipe.rank.target_parameters},
                                    {"rank.target_bytes", recipe.rank.target_bytes}})
-    at_least(key, value, 0);
-  at_least("train.log_every", t.log_every, 1);
-  at_least("rank.cut_every", recipe.rank.cut_every, 1);
-  in_range(recipe.rank.early_end > 0 && recipe.rank.early_end <= 1, "rank.early_end", recipe.rank.early_end,
-           "above 0, at most 1");
+    between(key, value, 0, kMany);
+  between("train.threads", t.threads, 0, 4096);
+  between("train.log_every", t.log_every, 1, kMany);
+  between("rank.cut_every", recipe.rank.cut_every, 1, kMany);
+  // Prices rise over the steps before.
+  const double earliest = rank::Options().price_full;
+  in_range(recipe.rank.early_end >= earliest && recipe.rank.early_end <= 1, "rank.early_end",
+           recipe.rank.early_end, fmt::format("from {} to 1", earliest));
+  for (const nn::FormatRule& rule : recipe.layers)
+    check(
+        recipe.rank.may_die || std::count(rule.format.ranks.begin(), rule.format.ranks.end(), 0) == 0,
+        "{}: the rule for '{}' has a rank of 0, which leaves only the bias of a layer; use 1 or more, or set "
+        "rank.may_die = true",
+        source, rule.pattern);
   check(recipe.rank.adapt ||
             !(recipe.rank.target_parameters || recipe.rank.target_bytes || recipe.rank.target_loss > 0),
         "{}: a target needs rank.adapt = true", source);

@@ -21,8 +21,8 @@ constexpr std::size_t kEdgeSteps = 20;  // steps whose median stands for the sta
 
 // Keys that may differ between a run and its continuation: none of them changes a bit of the result.
 bool may_differ(const std::string& line) {
-  for (const char* key :
-       {"log_every", "save_every", "evaluate_every", "evaluate_samples", "threads", "cache", "python"})
+  for (const char* key : {"log_every", "save_every", "evaluate_every", "evaluate_samples", "threads", "cache",
+                          "python", "name"})
     if (line.rfind(std::string(key) + " = ", 0) == 0) return true;
   return false;
 }
@@ -68,6 +68,38 @@ class Edges {
   std::deque<StepRecord> first_, last_;
 };
 
+// What a run keeps besides the trainer's state.
+struct Progress {
+  Json best;         // {name, value, step, samples}, or null
+  Json first_steps;  // of Edges, or null
+  double train_seconds = 0;
+};
+
+Progress progress_of(const io::Checkpoint& checkpoint) {
+  const Json& state = checkpoint.state;
+  Progress progress{state.value("best", Json()), state.value("first_steps", Json()),
+                    state.value("train_seconds", 0.0)};
+  for (const auto& [json, keys] :
+       {std::pair{&progress.best, std::vector{"value"}}, {&progress.first_steps, {"seconds", "bytes"}}})
+    for (const char* key : keys)
+      if (!json->is_null()) json->at(key).get<double>();
+  return progress;
+}
+
+// Whatever goes wrong in `make` is said of the file, when there is one.
+template <class Make>
+auto naming(const std::filesystem::path* file, Make&& make) {
+  try {
+    return make();
+  } catch (const c10::Error& error) {
+    if (!file) throw;
+    fail("{}: cannot go on from it: {}", file->string(), error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    if (!file) throw;
+    fail("{}: cannot go on from it: {}", file->string(), error.what());
+  }
+}
+
 Json metric_json(const Evaluation& evaluation) {
   return {{"name", evaluation.main().name}, {"value", evaluation.main().value}};
 }
@@ -81,16 +113,18 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   if (options.resume) {
     resume = io::load_checkpoint(last);
     check_same_recipe(recipe, *resume, last);
-    check(!resume->state.value("overfit_batch", false),
+    check(!naming(&last, [&] { return resume->state.value("overfit_batch", false); }),
           "{}: is of a run on one batch, which cannot be resumed", last.string());
   }
   const RunFolder folder(options.out);
   return_free_memory();  // preparing data took more than training will
   reset_peak_resident_bytes();
-  Trainer trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
-  Json best_json = resume && resume->state.contains("best") ? resume->state["best"] : Json();
-  double train_seconds = resume ? resume->state.value("train_seconds", 0.0) : 0.0;
-  Edges edges(resume && resume->state.contains("first_steps") ? resume->state["first_steps"] : Json());
+  Trainer trainer = naming(resume ? &last : nullptr, [&] {
+    return Trainer(recipe, task, options.overfit_batch, resume ? &*resume : nullptr);
+  });
+  Progress progress =
+      naming(resume ? &last : nullptr, [&] { return resume ? progress_of(*resume) : Progress(); });
+  Edges edges(progress.first_steps);
   resume.reset();
   if (const auto path = options.out / "summary.json";
       options.resume && trainer.steps() >= recipe.train.steps && std::filesystem::exists(path)) {
@@ -102,16 +136,16 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
 
   RunLog log(options.out, trainer.steps());
   write_file(options.out / "recipe.toml", to_toml(recipe));
-  ProgressLine progress(recipe.train.steps);
+  ProgressLine lines(recipe.train.steps);
   bool interrupted = false;
   std::optional<Evaluation> evaluation;
   std::int64_t evaluated_at = -1;
 
   const auto save = [&](const std::filesystem::path& path) {
     io::Checkpoint checkpoint = trainer.save();
-    checkpoint.state["best"] = best_json;
+    checkpoint.state["best"] = progress.best;
     checkpoint.state["overfit_batch"] = options.overfit_batch;
-    checkpoint.state["train_seconds"] = train_seconds;
+    checkpoint.state["train_seconds"] = progress.train_seconds;
     checkpoint.state["first_steps"] = edges.first();
     io::save_checkpoint(path, checkpoint);
   };
@@ -124,15 +158,15 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
                             trainer.steps(), main.name, main.value, main.baseline,
                             evaluation->find("loss").value, evaluation->samples));
     // What is not finite is no best, and no JSON either.
-    const bool better =
-        std::isfinite(main.value) && std::isfinite(evaluation->find("loss").value) &&
-        (best_json.is_null() || (main.higher_is_better ? main.value > best_json["value"].get<double>()
-                                                       : main.value < best_json["value"].get<double>()));
+    const bool better = std::isfinite(main.value) && std::isfinite(evaluation->find("loss").value) &&
+                        (progress.best.is_null() ||
+                         (main.higher_is_better ? main.value > progress.best["value"].get<double>()
+                                                : main.value < progress.best["value"].get<double>()));
     if (!decides || !better || !trainer.meets_target()) return;
-    best_json = {{"name", main.name},
-                 {"value", main.value},
-                 {"step", trainer.steps()},
-                 {"samples", evaluation->samples}};
+    progress.best = {{"name", main.name},
+                     {"value", main.value},
+                     {"step", trainer.steps()},
+                     {"samples", evaluation->samples}};
     save(best);
   };
   const auto say_events = [&] {
@@ -155,10 +189,10 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
       if (trainer.steps() > 0) save(last);
       throw;
     }
-    train_seconds += record.seconds;
+    progress.train_seconds += record.seconds;
     edges.add(record);
     log.step(record);
-    const std::string line = progress.add(record);
+    const std::string line = lines.add(record);
     if (record.step % recipe.train.log_every == 0 || record.step == recipe.train.steps) options.say(line);
     say_events();
     const bool end = record.step == recipe.train.steps;
@@ -196,11 +230,11 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
       {"metric", evaluation ? metric_json(*evaluation) : Json()},
       {"baseline_metric", evaluation ? Json(evaluation->main().baseline) : Json()},
       {"evaluation", evaluation ? evaluation->to_json() : Json()},
-      {"best", best_json},
+      {"best", progress.best},
       {"parameters", parameters_json(size)},
       {"compression", size.compression()},
       {"step_seconds", {{"first", first["seconds"]}, {"last", last_steps["seconds"]}}},
-      {"train_seconds", train_seconds},
+      {"train_seconds", progress.train_seconds},
       {"peak_bytes", peak > options.idle_bytes ? peak - options.idle_bytes : 0},
       {"step_peak_bytes", {{"first", first["bytes"]}, {"last", last_steps["bytes"]}}},
       {"ranks", ranks},

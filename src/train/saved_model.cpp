@@ -47,6 +47,10 @@ void fill_model(nn::Model& model, const io::Checkpoint& checkpoint) {
     const torch::Tensor& saved = find(tensors, kModelPrefix + parameter.key());
     check(saved.sizes() == parameter.value().sizes(), "tensor '{}' has sizes {}, its recipe says {}",
           parameter.key(), fmt::join(saved.sizes(), "x"), fmt::join(parameter.value().sizes(), "x"));
+    check(torch::isfinite(saved).all().item<bool>(),
+          "tensor '{}' has values that are not finite: the run had gone wrong; train again, with a lower "
+          "train.learning_rate",
+          parameter.key());
     parameter.value().copy_(saved);
   }
 }
@@ -59,6 +63,12 @@ void put_model(io::Checkpoint& checkpoint, const Recipe& recipe, const nn::Model
   checkpoint.tensors.emplace_back(kTokenizer, bytes_tensor(tokenizer.state()));
   for (const auto& parameter : model.named_parameters())
     checkpoint.tensors.emplace_back(kModelPrefix + parameter.key(), parameter.value().detach());
+}
+
+bool same_tokenizer(const io::Checkpoint& checkpoint, const data::Tokenizer& tokenizer) {
+  const ByName tensors(checkpoint.tensors.begin(), checkpoint.tensors.end());
+  return checkpoint.state.at("tokenizer").get<std::string>() == tokenizer.kind() &&
+         torch::equal(find(tensors, kTokenizer), bytes_tensor(tokenizer.state()));
 }
 
 SavedModel load_model(const std::filesystem::path& path) {

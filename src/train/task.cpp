@@ -5,7 +5,10 @@
 #include <comera/nn/model.h>
 #include <comera/train/task.h>
 
+#include <torch/cuda.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 
@@ -97,7 +100,13 @@ std::shared_ptr<const data::Tokenizer> trained_tokenizer(const Recipe& recipe, c
   say(fmt::format("training a tokenizer of {} tokens on the data (once; kept in {})", d.vocabulary_size,
                   d.cache));
   data::SentencePieceTrainer trainer(options);
-  training_text(recipe, [&](const std::string& text) { trainer.add(text); });
+  bool found = false;
+  training_text(recipe, [&](const std::string& text) {
+    found = found || !text.empty();
+    trainer.add(text);
+  });
+  check(found, "{}: has no text to train a tokenizer on",
+        d.train.empty() ? "the installed packages" : expand_path(d.train.front()).string());
   auto tokenizer = trainer.train();
   write_file(cached, tokenizer->state());
   return tokenizer;
@@ -130,13 +139,55 @@ data::Dataset prepare(const Recipe& recipe, const std::vector<std::string>& file
   return data::prepare_classification(source(recipe, only(files, key)), labels, tokenizer, options);
 }
 
-void check_task(const Recipe& recipe) {
+void check_source(const Recipe& recipe) {
   const bool classifier = recipe.model.head == "classifier", text = recipe.data.source == "text";
   check(classifier != text, "[data] data.source = \"{}\" does not fit model.head = \"{}\": {}",
         recipe.data.source, recipe.model.head,
         classifier ? "a classifier needs labelled rows" : "a token head needs data.source = \"text\"");
   check(recipe.data.source == "python" || !recipe.data.train.empty(), "[data] data.train names no file");
+  check(recipe.data.tokenizer != "wordpiece" || !recipe.data.vocabulary.empty(),
+        "[data] the wordpiece tokenizer needs data.vocabulary");
 }
+
+void check_opens(const char* key, const std::string& path) {
+  const fs::path file = expand_path(path);
+  std::error_code error;
+  check(fs::exists(file, error), "{}: there is no such file; {} names it", file.string(), key);
+  check(!fs::is_directory(file, error), "{}: is a folder, expected a file; {} names it", file.string(), key);
+  check(std::ifstream(file).good(), "{}: cannot open; {} names it", file.string(), key);
+}
+
+void check_files(const Recipe& recipe) {
+  const DataRecipe& d = recipe.data;
+  if (d.source != "python") {
+    for (const std::string& path : d.train) check_opens("data.train", path);
+    for (const std::string& path : d.validation) check_opens("data.validation", path);
+  }
+  if (d.tokenizer == "wordpiece" && !d.vocabulary.empty()) check_opens("data.vocabulary", d.vocabulary);
+}
+
+void check_device(const Recipe& recipe) {
+  const std::string& name = recipe.train.device;
+  std::optional<torch::Device> device;
+  try {
+    device = torch::Device(name);
+  } catch (const c10::Error&) {
+  }
+  check(device && (device->is_cpu() || device->is_cuda()),
+        "[train] train.device = \"{}\" is none of cpu, cuda, cuda:N", name);
+  if (device->is_cpu()) return;
+  const auto found = static_cast<std::int64_t>(torch::cuda::device_count());
+  check(found > 0,
+        "[train] train.device = \"{}\": this torch finds no CUDA device; `comera doctor` tells more", name);
+  check(device->index() < found, "[train] train.device = \"{}\": there are {} CUDA devices, counted from 0",
+        name, found);
+}
+
+void check_shapes(const Recipe& recipe) {
+  nn::check_model(model_options(recipe, expected_vocabulary(recipe), /*labels=*/0), layer_rules(recipe));
+}
+
+constexpr std::array kChecks{check_source, check_files, check_device, check_shapes};
 
 }  // namespace
 
@@ -158,14 +209,33 @@ std::int64_t expected_vocabulary(const Recipe& recipe) {
   return d.vocabulary_size;
 }
 
+void check_task(const Recipe& recipe) {
+  for (const auto& part : kChecks) part(recipe);
+}
+
+std::vector<std::string> problems(const Recipe& recipe) {
+  std::vector<std::string> found;
+  for (const auto& part : kChecks) {
+    try {
+      part(recipe);
+    } catch (const Error& error) {
+      found.push_back(error.what());
+    }
+  }
+  return found;
+}
+
+bool takes_pairs(const Recipe& recipe) {
+  const DataRecipe& d = recipe.data;
+  if (d.source == "python" || d.source == "text") return false;
+  return d.source == "table" ? d.text.size() == 2 : data::preset_source(d.source, "").text.size() == 2;
+}
+
 Task make_task(const Recipe& recipe, const Say& say) {
-  check_task(recipe);
-  // Before data is prepared, which may take minutes.
-  nn::check_model(model_options(recipe, expected_vocabulary(recipe), /*labels=*/0), layer_rules(recipe));
+  check_task(recipe);  // before data is prepared, which may take minutes
   Task task;
   const DataRecipe& d = recipe.data;
   if (d.tokenizer == "wordpiece") {
-    check(!d.vocabulary.empty(), "[data] the wordpiece tokenizer needs data.vocabulary");
     task.tokenizer = data::load_wordpiece(expand_path(d.vocabulary), d.lowercase);
   } else {
     task.tokenizer = trained_tokenizer(recipe, say);
@@ -197,7 +267,7 @@ Task make_task(const Recipe& recipe, const Say& say) {
 Task make_evaluation_task(const Recipe& recipe, std::shared_ptr<const data::Tokenizer> tokenizer,
                           const std::vector<std::string>& labels, const std::vector<std::string>& files,
                           const Say& say) {
-  check_task(recipe);
+  check_source(recipe);
   Task task;
   task.tokenizer = std::move(tokenizer);
   task.labels = labels;

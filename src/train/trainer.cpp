@@ -1,10 +1,11 @@
+#include "rank_setup.h"
+
 #include <comera/base/error.h>
 #include <comera/data/loader.h>
 #include <comera/nn/factor_scope.h>
 #include <comera/nn/model.h>
 #include <comera/optim/adamw.h>
 #include <comera/optim/schedule.h>
-#include <comera/rank/controller.h>
 #include <comera/train/batch.h>
 #include <comera/train/evaluate.h>
 #include <comera/train/memory.h>
@@ -69,20 +70,6 @@ std::vector<optim::Parameter> optimiser_parameters(const nn::Model& model) {
   return parameters;
 }
 
-rank::Options rank_options(const Recipe& recipe, std::int64_t classes) {
-  const RankRecipe& r = recipe.rank;
-  rank::Options options;
-  options.rule = rank::parse_rule(r.rule);
-  options.gamma = r.gamma * std::log(static_cast<double>(classes));
-  if (r.target_parameters) options.target_parameters = r.target_parameters;
-  if (r.target_bytes) options.target_bytes = r.target_bytes;
-  if (r.target_loss > 0) options.target_loss = r.target_loss;
-  options.early_end = r.early_end;
-  options.cut_every = r.cut_every;
-  options.layers_may_die = r.may_die;
-  return options;
-}
-
 }  // namespace
 
 struct Trainer::State {
@@ -137,12 +124,7 @@ Trainer::Trainer(const Recipe& recipe, const Task& task, bool overfit_batch, con
                               recipe.train.clip};
   s.optimiser =
       std::make_unique<optim::AdamW>(optimiser_parameters(*s.model), parameter_groups(s.recipe), options);
-  const std::int64_t classes = s.model->options().head == nn::Head::classifier ? task.classes() : vocabulary;
-  if (auto trains = s.model->trains(); s.recipe.rank.adapt && !trains.empty()) {
-    rank::Probe probe{[state = state_.get()] { return state->probe_loss(); }};
-    s.ranks = std::make_unique<rank::Controller>(std::move(trains), rank_options(s.recipe, classes),
-                                                 std::move(probe), s.model->dependencies());
-  }
+  s.ranks = make_controller(s.recipe, *s.model, {[state = state_.get()] { return state->probe_loss(); }});
   s.loader = std::make_unique<data::Loader>(*task.train, loader_options(s.recipe, *task.tokenizer));
   if (resume) restore(*resume);
 }
@@ -260,6 +242,7 @@ io::Checkpoint Trainer::save() const {
   const data::LoaderPosition position = s.loader->position();
   checkpoint.state["loader"] = {{"epoch", position.epoch}, {"batch", position.batch}};
   checkpoint.state["data"] = hex(s.task.train->content_hash());
+  checkpoint.state["held_out_data"] = s.task.held_out ? hex(s.task.held_out->content_hash()) : "";
   put_model(checkpoint, s.recipe, *s.model, *s.task.tokenizer, s.task.labels);
   const auto add = [&](const std::string& part, const weights::SavedState& state) {
     checkpoint.state[part] = state.values;
@@ -282,11 +265,22 @@ void Trainer::restore(const io::Checkpoint& checkpoint) {
     return saved;
   };
   try {
-    const std::string data = state.at("data").get<std::string>();
-    check(data == hex(s.task.train->content_hash()),
-          "the training data is not the one of the checkpoint (content hash {} now, {} then); resume with "
-          "the same files",
-          hex(s.task.train->content_hash()), data);
+    const auto same_data = [&](const char* what, const std::string& now, const std::string& then) {
+      check(
+          now == then,
+          "the {} data is not the one of the checkpoint (content hash {} now, {} then); resume with the same "
+          "files",
+          what, now.empty() ? "none" : now, then.empty() ? "none" : then);
+    };
+    same_data("training", hex(s.task.train->content_hash()), state.at("data").get<std::string>());
+    // The first checkpoints do not say.
+    if (state.contains("held_out_data"))
+      same_data("held-out", s.task.held_out ? hex(s.task.held_out->content_hash()) : "",
+                state["held_out_data"].get<std::string>());
+    check(same_tokenizer(checkpoint, *s.task.tokenizer),
+          "the tokenizer is not the one of the checkpoint; resume with the same vocabulary");
+    check(state.at("labels").get<std::vector<std::string>>() == s.task.labels,
+          "the data gives other labels ({}) than the checkpoint has", fmt::join(s.task.labels, ", "));
     s.steps = state.at("step").get<std::int64_t>();
     s.loader->seek({state.at("loader").at("epoch").get<std::int64_t>(),
                     state.at("loader").at("batch").get<std::int64_t>()});

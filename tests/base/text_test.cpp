@@ -36,6 +36,9 @@ TEST(Counts, RoundTripAndRefuse) {
   EXPECT_EQ(parse_count("500k"), 500'000);
   EXPECT_EQ(parse_count("1.5M"), 1'500'000);
   EXPECT_EQ(parse_count("0"), 0);
+  EXPECT_EQ(parse_count("0.3M"), 300'000);
+  EXPECT_THROW(parse_count("1.5"), Error);
+  EXPECT_THROW(parse_count("0.0005k"), Error);
   for (const char* bad : {"", "k", "1x", "-3", "1e99", "nan", "12 k"})
     EXPECT_THROW(parse_count(bad), Error) << bad;
   EXPECT_EQ(format_count(1'500), "1.5k");

@@ -6,93 +6,14 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-PROGRAM = sys.argv.pop(1)
-SOURCE = pathlib.Path(os.environ.get("COMERA_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
-WORDS = {"good": ["fine", "great", "lovely"], "bad": ["poor", "dull", "awful"]}
-FILLER = [f"w{i}" for i in range(40)]
-
-RECIPE = """
-[model]
-layers = 2
-width = 16
-heads = 2
-ffn = 32
-positions = 16
-segments = 0
-norm = "pre"
-norm_epsilon = 1e-5
-pooling = "mean"
-pooler = false
-table_std = 1.0
-[data]
-source = "sst2"
-train = "train.tsv"
-validation = "dev.tsv"
-labels = ["bad", "good"]
-max_length = 16
-tokenizer = "wordpiece"
-vocabulary = "vocabulary.txt"
-cache = "cache"
-[train]
-steps = 60
-batch_size = 16
-learning_rate = 5e-3
-log_every = 1
-threads = 1
-[[layers]]
-match = "embedding.word"
-format = "compressed"
-digits = 2
-ranks = 6
-[[layers]]
-match = "encoder.*"
-format = "compressed"
-digits = 2
-ranks = 6
-"""
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from program import PROGRAM, RECIPE, SOURCE, ProgramTest  # noqa: E402
 
 
-class CommandLine(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = pathlib.Path(self.folder.name)
-        self.write_data()
-        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + FILLER + sum(WORDS.values(), [])
-        (self.path / "vocabulary.txt").write_text("\n".join(vocabulary) + "\n")
-        (self.path / "small.toml").write_text(RECIPE)
-
-    def write_data(self):
-        rng = random.Random(1)
-        for name, rows in (("train", 400), ("dev", 80)):
-            lines = ["sentence\tlabel"]
-            for _ in range(rows):
-                label = rng.choice(sorted(WORDS))
-                words = [rng.choice(FILLER) for _ in range(5)] + [rng.choice(WORDS[label]) for _ in range(2)]
-                rng.shuffle(words)
-                lines.append(" ".join(words) + "\t" + label)
-            (self.path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def run_comera(self, *words, status=0, **options):
-        done = subprocess.run([PROGRAM, *words], cwd=self.path, capture_output=True, text=True, timeout=300, **options)
-        self.assertEqual(done.returncode, status, f"{words}\n{done.stdout}\n{done.stderr}")
-        return done
-
-    def refused(self, *words, says):
-        """Exit status 1 and one line on stderr that says what to do."""
-        done = self.run_comera(*words, status=1)
-        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
-        self.assertIn(says, done.stderr)
-
-    def train(self, *words):
-        return self.run_comera("train", "small.toml", "--out", "run", *words)
-
+class CommandLine(ProgramTest):
     def test_train_eval_predict_and_export(self):
         out = self.train().stdout
         self.assertRegex(out, r"step 60/60  loss \d+\.\d+  acc")
@@ -220,7 +141,7 @@ class CommandLine(unittest.TestCase):
         self.refused("train", "small.toml", "--set", 'data.labels=["bad", "other"]', says="train.tsv:")
         self.refused("eval", "small.toml", says="small.toml")
         self.refused("predict", "none.ckpt", says="none.ckpt")
-        self.refused("train", "small.toml", "--target-parameters", "0.4", says="1 or more")
+        self.refused("train", "small.toml", "--target-parameters", "0.4", says="--target-parameters 0.4: give a whole number, 1 or more")
         self.refused("train", "small.toml", "--target-parameters", "2k", "--set", "rank.adapt=false", says="rank.adapt")
         (self.path / "empty.toml").write_text("# nothing\n")
         self.refused("train", "empty.toml", says="sets nothing")

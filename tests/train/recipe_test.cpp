@@ -52,6 +52,15 @@ TEST(Recipe, WrongTypesAndValuesAreRefused) {
   EXPECT_NE(message("[model\n"), "no error");
   EXPECT_NE(message("name = \"\xFF\"\n").find("UTF-8"), std::string::npos);
   EXPECT_NE(message("a = " + std::string(100'000, '[')).find("nested"), std::string::npos);
+  EXPECT_EQ(message("# " + std::string(100'000, '[')), "no error");
+  std::string dots = "a";
+  for (int i = 0; i < 400'000; ++i) dots += ".a";
+  EXPECT_NE(message("\n" + dots + " = 1").find("r.toml:2: more than 256 dots"), std::string::npos);
+  EXPECT_NE(message("[rank]\nearly_end = 0.1\n").find("rank.early_end"), std::string::npos);
+  EXPECT_NE(message("[train]\nsteps = \"1.5\"\n").find("whole number"), std::string::npos);
+  EXPECT_NE(message("[train]\nbatch_size = 1000000000000\n").find("from 1 to"), std::string::npos);
+  EXPECT_NE(message("[[layers]]\nmatch = \"a\"\nformat = \"compressed\"\nranks = 0\n").find("may_die"),
+            std::string::npos);
 }
 
 TEST(Recipe, OverridesTakeTomlValuesAndBareWords) {

@@ -222,6 +222,37 @@ TEST(Run, ResumingWithAnotherRecipeNamesTheDifference) {
   }
 }
 
+// Whatever a checkpoint's state holds in place of what it should, the message names the file.
+TEST(Run, ResumingFromAnOddStateNamesTheFile) {
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  const Recipe recipe = test::small_recipe("", {"train.steps=3"});
+  const RunOptions options{.out = folder / "run", .say = [](const std::string&) {}};
+  run_training(recipe, task, options);
+  const io::Checkpoint sound = io::load_checkpoint(folder / "run" / "last.ckpt");
+  RunOptions resume = options;
+  resume.resume = true;
+  int tried = 0;
+  for (const auto& [key, value] : sound.state.items()) {
+    for (const Json& odd : {Json("odd"), Json(-1), Json::array({3}), Json::object({{"odd", 1}}), Json()}) {
+      if (key == "train_seconds" || (odd.is_null() && (key == "best" || key == "first_steps"))) continue;
+      io::Checkpoint crafted = sound;
+      crafted.state[key] = odd;
+      io::save_checkpoint(folder / "run" / "last.ckpt", crafted);
+      try {
+        run_training(recipe, task, resume);
+        ADD_FAILURE() << key << " = " << odd.dump() << " was taken";
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        EXPECT_TRUE(text.starts_with((folder / "run" / "last.ckpt").string() + ":")) << key << ": " << text;
+        EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      }
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 40);
+}
+
 TEST(SavedModel, DamagedAndForeignCheckpointsAreRefused) {
   test::TemporaryFolder folder;
   const Task task = test::small_task(folder);

@@ -29,6 +29,9 @@ SavedModel load_model(const std::filesystem::path& path);
 /// does not fit.
 void fill_model(nn::Model& model, const io::Checkpoint& checkpoint);
 
+/// Whether a checkpoint was written with this tokenizer. Throws for one that names none.
+bool same_tokenizer(const io::Checkpoint& checkpoint, const data::Tokenizer& tokenizer);
+
 /// What load_model needs, put into a checkpoint.
 void put_model(io::Checkpoint& checkpoint, const Recipe& recipe, const nn::Model& model,
                const data::Tokenizer& tokenizer, const std::vector<std::string>& labels);

@@ -27,6 +27,15 @@ using Say = std::function<void(const std::string&)>;
 /// Tokens of the vocabulary file, or what the recipe asks of a tokenizer that is still to be trained.
 std::int64_t expected_vocabulary(const Recipe& recipe);
 
+/// Throws Error for what can be known before any data is read: a source that does not fit the head, files
+/// that cannot be opened, a device that is not there, a model that cannot be.
+void check_task(const Recipe& recipe);
+/// The same for people who only look: every problem, as one line each.
+std::vector<std::string> problems(const Recipe& recipe);
+
+/// Whether a sample is a pair of texts.
+bool takes_pairs(const Recipe& recipe);
+
 /// Prepares (or finds in the cache) what the recipe's data section names. `say` gets progress lines.
 Task make_task(const Recipe& recipe, const Say& say);
 
