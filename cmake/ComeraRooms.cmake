@@ -1,8 +1,14 @@
-# comera_room(NAME [TORCH | OWN_FLAGS] SOURCES a.cpp ... [DEPENDS comera::room ...] [PRIVATE_DEPENDS lib ...])
+# comera_room(NAME [TORCH | OWN_FLAGS] [APART] SOURCES a.cpp ... [DEPENDS comera::room ...] [PRIVATE_DEPENDS lib ...])
 #   One static library comera_NAME (comera::NAME) with its own include folder. Only what DEPENDS names is visible.
-#   OWN_FLAGS: compiled with options of its own, so without a precompiled header.
-# comera_test(NAME [TORCH] SOURCES a_test.cpp ... DEPENDS lib ... [LABELS kernel|operator|parser ...])
+#   OWN_FLAGS: compiled with options of its own, so without a precompiled header. APART: its files use the same names
+#   for their own things, so each is compiled alone.
+# comera_test(NAME [TORCH] [APART] SOURCES a_test.cpp ... DEPENDS lib ... [LABELS kernel|operator|parser ...])
 #   One GoogleTest program, one ctest entry. Those with labels are what sanitizers run: target labelled_tests.
+
+# About half of what a file with torch takes goes into headers alone, so files are compiled several at a time; an edit
+# then compiles its neighbours too.
+option(COMERA_UNITY "Compile several files of a room together: clean builds take half as long" ON)
+set(COMERA_UNITY_FILES 6)
 
 add_custom_target(labelled_tests)
 add_library(comera_options INTERFACE)
@@ -29,7 +35,7 @@ target_precompile_headers(comera_torch_pch PRIVATE <torch/autograd.h> <torch/lib
   <torch/nn/module.h> <torch/nn/pimpl.h> <torch/types.h> <torch/utils.h> <fmt/format.h> <nlohmann/json.hpp>)
 
 function(comera_room name)
-  cmake_parse_arguments(ROOM "TORCH;OWN_FLAGS" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH;OWN_FLAGS;APART" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(comera_${name} STATIC ${ROOM_SOURCES})
   add_library(comera::${name} ALIAS comera_${name})
   set_target_properties(comera_${name} PROPERTIES EXPORT_NAME ${name})
@@ -44,12 +50,15 @@ function(comera_room name)
   elseif(NOT ROOM_OWN_FLAGS)
     target_precompile_headers(comera_${name} REUSE_FROM comera_plain_pch)
   endif()
+  if(NOT ROOM_OWN_FLAGS AND NOT ROOM_APART)
+    set_target_properties(comera_${name} PROPERTIES UNITY_BUILD ${COMERA_UNITY} UNITY_BUILD_BATCH_SIZE ${COMERA_UNITY_FILES})
+  endif()
   set_property(GLOBAL APPEND PROPERTY COMERA_ROOMS comera_${name})
   install(DIRECTORY include/ DESTINATION include)
 endfunction()
 
 function(comera_test name)
-  cmake_parse_arguments(TEST "TORCH" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "TORCH;APART" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(test_${name} ${TEST_SOURCES})
   target_link_libraries(test_${name} PRIVATE comera_options comera_test_support ${TEST_DEPENDS} GTest::gtest_main)
   target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiles a fifth faster
@@ -58,6 +67,9 @@ function(comera_test name)
     target_precompile_headers(test_${name} REUSE_FROM comera_torch_pch)
   else()
     target_precompile_headers(test_${name} REUSE_FROM comera_plain_pch)
+  endif()
+  if(NOT TEST_APART)
+    set_target_properties(test_${name} PROPERTIES UNITY_BUILD ${COMERA_UNITY} UNITY_BUILD_BATCH_SIZE ${COMERA_UNITY_FILES})
   endif()
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${TEST_LABELS}")

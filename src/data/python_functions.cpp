@@ -164,7 +164,7 @@ class LineScanner {
 };
 
 // Whether `text` begins with `word` followed by a space or a continued line; moves behind them.
-bool take_word(std::string_view& text, std::string_view word) {
+bool skip_word(std::string_view& text, std::string_view word) {
   if (!text.starts_with(word) || text.size() == word.size()) return false;
   const char after = text[word.size()];
   if (!is_space(after) && after != '\\') return false;
@@ -174,8 +174,8 @@ bool take_word(std::string_view& text, std::string_view word) {
 }
 
 bool begins_function(std::string_view statement) {
-  take_word(statement, "async");
-  return take_word(statement, "def");
+  skip_word(statement, "async");
+  return skip_word(statement, "def");
 }
 
 }  // namespace

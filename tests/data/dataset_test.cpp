@@ -57,7 +57,7 @@ void write_plainly(const fs::path& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-std::string error_of(const fs::path& path) {
+std::string error_opening(const fs::path& path) {
   try {
     Dataset dataset(path);
   } catch (const Error& error) {
@@ -137,24 +137,24 @@ TEST(Dataset, EveryTruncationAndEveryFlippedByteIsRefused) {
   const std::string good = read_file(folder / "good");
   for (std::size_t length = 0; length < good.size(); ++length) {
     write_plainly(folder / "bad", std::string_view(good).substr(0, length));
-    EXPECT_NE(error_of(folder / "bad"), "") << "cut to " << length;
+    EXPECT_NE(error_opening(folder / "bad"), "") << "cut to " << length;
   }
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
     bad[i] ^= 0x40;
     write_plainly(folder / "bad", bad);
-    EXPECT_NE(error_of(folder / "bad"), "") << "byte " << i;
+    EXPECT_NE(error_opening(folder / "bad"), "") << "byte " << i;
   }
   write_file(folder / "bad", good + "x");
-  EXPECT_NE(error_of(folder / "bad"), "");
+  EXPECT_NE(error_opening(folder / "bad"), "");
 }
 
 TEST(Dataset, TheReasonIsNamed) {
   test::TemporaryFolder folder;
-  EXPECT_NE(error_of(folder / "none").find("cannot open"), std::string::npos);
-  EXPECT_NE(error_of(folder.path()).find("not a regular file"), std::string::npos);
+  EXPECT_NE(error_opening(folder / "none").find("cannot open"), std::string::npos);
+  EXPECT_NE(error_opening(folder.path()).find("not a regular file"), std::string::npos);
   write_file(folder / "text", "label\tsentence\n");
-  EXPECT_NE(error_of(folder / "text").find("not prepared data"), std::string::npos);
+  EXPECT_NE(error_opening(folder / "text").find("not prepared data"), std::string::npos);
 }
 
 TEST(Dataset, ReadingAllSamplesDoesNotKeepTheFileInMemory) {

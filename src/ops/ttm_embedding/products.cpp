@@ -1,15 +1,17 @@
 #include "ttm_embedding/products.h"
 
-#include "blas.h"
 #include "tasks.h"
 #include "ttm_embedding/chain_products.h"
 #include "ttm_embedding/lookup.h"
+
+#include <comera/kernels/small_product.h>
 
 #include <algorithm>
 
 namespace comera::ops::ttm_products {
 namespace {
 
+using kernels::SmallProduct;
 using torch::Tensor, torch::TensorList;
 using namespace ttm;
 
@@ -90,81 +92,107 @@ struct Sides {
   }
 };
 
-// The products of distinct rows, block by block. A block's rows share their suffix: they are one matrix
-// product.
+// Sums of rows over the members of places.
 template <class T>
-class Blocks {
+void sum_rows(const T* rows, std::int64_t width, const Members& members, T* sums) {
+  run_tasks(members.places(), true, [&](std::int64_t place) {
+    T* sum = sums + place * width;
+    std::fill_n(sum, width, T{0});
+    for (std::int64_t i = members.starts[place]; i < members.starts[place + 1]; ++i) {
+      const T* row = rows + members.entries[i] * width;
+      for (std::int64_t c = 0; c < width; ++c) sum[c] += row[c];
+    }
+  });
+}
+
+// The distinct rows: row r [N, N'] is the product of its prefix [N, r] and its suffix [r, N'].
+template <class T>
+class Rows {
  public:
-  explicit Blocks(const Sides& sides)
+  explicit Rows(const Sides& sides)
       : lookup_(sides.lookup),
         tokens_(members_of(lookup_.row_of, lookup_.rows)),
         left_(sides.prefix.size(1)),
         rank_(sides.prefix.size(2)),
         right_(sides.suffix.size(2)),
         prefix_(sides.prefix.const_data_ptr<T>()),
-        suffix_(sides.suffix.const_data_ptr<T>()) {
-    std::int64_t most = 0;
-    for (const Block& block : lookup_.blocks) most = std::max(most, block.end - block.begin);
-    for (std::int64_t thread = 0; thread < threads_for(lookup_.blocks.size()); ++thread)
-      workspaces_.push_back({std::vector<T>(most * left_ * rank_), std::vector<T>(most * left_ * right_)});
-  }
+        suffix_(sides.suffix.const_data_ptr<T>()) {}
 
   /// Every token's row to y [tokens, N * N'].
-  void rows(T* y) {
-    const std::int64_t columns = left_ * right_;
-    for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
+  void values(T* y) const {
+    for_each_task(lookup_.blocks.size(), [&](std::int64_t, std::int64_t b) {
       const Block& block = lookup_.blocks[b];
-      auto& [prefixes, rows] = workspaces_[thread];
-      gather(block, prefixes.data());
-      gemm((block.end - block.begin) * left_, right_, rank_, T{1}, {prefixes.data(), rank_}, suffix_of(block),
-           T{0}, rows.data(), right_);
-      const T* row = rows.data();
-      for (std::int64_t r = block.begin; r < block.end; ++r, row += columns)
-        for (std::int64_t i = tokens_.starts[r]; i < tokens_.starts[r + 1]; ++i)
-          std::copy_n(row, columns, y + tokens_.entries[i] * columns);
+      const std::int64_t columns = left_ * right_;
+      for (std::int64_t row = block.begin; row < block.end; ++row) {
+        std::int64_t i = tokens_.starts[row];
+        T* first = y + tokens_.entries[i] * columns;
+        kernels::small_product(SmallProduct<T>{left_, right_, rank_, prefix_of(row), rank_, 1,
+                                               suffix_ + block.suffix * rank_ * right_, right_, first, right_,
+                                               false});
+        while (++i < tokens_.starts[row + 1]) std::copy_n(first, columns, y + tokens_.entries[i] * columns);
+      }
     });
   }
 
-  /// From dy [tokens, N * N']: the gradient of each distinct row's prefix [rows, N, r], and of each block's
-  /// suffix [blocks, r, N'].
-  void gradients(const T* dy, T* of_prefixes, T* of_suffixes) {
-    const std::int64_t columns = left_ * right_;
-    for_each_task(lookup_.blocks.size(), [&](std::int64_t thread, std::int64_t b) {
+  /// From dy [tokens, N * N'] the gradients of every block's suffix [blocks, r, N'], and of every prefix
+  /// [prefixes, N, r]. mirrored: the suffixes [suffixes, N', r].
+  void gradients(const T* dy, const T* mirrored, T* of_suffixes, T* of_prefixes) const {
+    const Gradients gradients(*this, dy);
+    for_each_task(lookup_.blocks.size(), [&](std::int64_t, std::int64_t b) {
       const Block& block = lookup_.blocks[b];
-      auto& [prefixes, rows] = workspaces_[thread];
-      for (std::int64_t r = block.begin; r < block.end; ++r)
-        sum_place(dy, columns, tokens_, r, rows.data() + (r - block.begin) * columns);
-      gather(block, prefixes.data());
-      const std::int64_t count = (block.end - block.begin) * left_;
-      const MatrixView<T> gradient{rows.data(), right_};
-      MatrixView<T> suffix = suffix_of(block), prefix{prefixes.data(), rank_};
-      suffix.transposed = prefix.transposed = true;
-      gemm(count, rank_, right_, T{1}, gradient, suffix, T{0}, of_prefixes + block.begin * left_ * rank_,
-           rank_);
-      gemm(rank_, right_, count, T{1}, prefix, gradient, T{0}, of_suffixes + b * rank_ * right_, right_);
+      for (std::int64_t row = block.begin; row < block.end; ++row)
+        kernels::small_product(SmallProduct<T>{rank_, right_, left_, prefix_of(row), 1, rank_,
+                                               gradients.row[row], right_, of_suffixes + b * rank_ * right_,
+                                               right_, row > block.begin});
+    });
+    const Integers& places = lookup_.prefix.place;
+    const Members rows = members_of(places, lookup_.prefix.levels.back().entries());
+    for_each_task(rows.places(), [&](std::int64_t, std::int64_t place) {
+      T* sum = of_prefixes + place * left_ * rank_;
+      if (rows.starts[place] == rows.starts[place + 1]) std::fill_n(sum, left_ * rank_, T{0});
+      for (std::int64_t i = rows.starts[place]; i < rows.starts[place + 1]; ++i) {
+        const std::int64_t row = rows.entries[i];
+        kernels::small_product(SmallProduct<T>{left_, rank_, right_, gradients.row[row], right_, 1,
+                                               mirrored + lookup_.suffix.place[row] * right_ * rank_, rank_,
+                                               sum, rank_, i > rows.starts[place]});
+      }
     });
   }
 
  private:
-  struct Workspace {
-    std::vector<T> prefixes, rows;  // of one block: [rows, N, r] and [rows, N, N']
+  // Each row's gradient: its token's, or the sum of its tokens' in order.
+  struct Gradients {
+    std::vector<const T*> row;
+    std::vector<T> sums;
+
+    Gradients(const Rows& of, const T* dy) : row(of.lookup_.rows) {
+      const std::int64_t columns = of.left_ * of.right_;
+      const Members& tokens = of.tokens_;
+      Integers shared;
+      for (std::int64_t r = 0; r < of.lookup_.rows; ++r) {
+        row[r] = dy + tokens.entries[tokens.starts[r]] * columns;
+        if (tokens.starts[r + 1] - tokens.starts[r] > 1) shared.push_back(r);
+      }
+      sums.resize(shared.size() * columns);
+      run_tasks(shared.size(), true, [&](std::int64_t place) {
+        T* sum = sums.data() + place * columns;
+        const std::int64_t r = shared[place];
+        std::copy_n(row[r], columns, sum);
+        for (std::int64_t i = tokens.starts[r] + 1; i < tokens.starts[r + 1]; ++i) {
+          const T* one = dy + tokens.entries[i] * columns;
+          for (std::int64_t c = 0; c < columns; ++c) sum[c] += one[c];
+        }
+        row[r] = sum;
+      });
+    }
   };
 
-  MatrixView<T> suffix_of(const Block& block) const {
-    return {suffix_ + block.suffix * rank_ * right_, right_};
-  }
-
-  void gather(const Block& block, T* to) const {
-    const std::int64_t size = left_ * rank_;
-    for (std::int64_t row = block.begin; row < block.end; ++row, to += size)
-      std::copy_n(prefix_ + lookup_.prefix.place[row] * size, size, to);
-  }
+  const T* prefix_of(std::int64_t row) const { return prefix_ + lookup_.prefix.place[row] * left_ * rank_; }
 
   const Lookup& lookup_;
   const Members tokens_;
   std::int64_t left_, rank_, right_;
   const T *prefix_, *suffix_;
-  std::vector<Workspace> workspaces_;  // one a thread
 };
 
 bool switched_off(TensorList scales) {
@@ -178,7 +206,7 @@ Tensor forward(const Tensor& indices, TensorList cores, TensorList scales) {
   if (switched_off(scales)) return y.zero_();
   const Sides sides(indices, cores, scales);
   AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "ttm_embedding",
-                             [&] { Blocks<scalar_t>(sides).rows(y.mutable_data_ptr<scalar_t>()); });
+                             [&] { Rows<scalar_t>(sides).values(y.mutable_data_ptr<scalar_t>()); });
   return y;
 }
 
@@ -191,21 +219,21 @@ std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList
   }
   const Sides sides(indices, cores, scales);
   const Lookup& lookup = sides.lookup;
-  const std::int64_t left = sides.prefix.size(1), rank = sides.prefix.size(2), right = sides.suffix.size(2);
-  const std::int64_t blocks = lookup.blocks.size();
-  const auto gradient = dy.contiguous();
-  const auto of_prefixes = gradient.new_empty({lookup.rows, left, rank});
-  const auto of_suffixes = gradient.new_empty({blocks, rank, right});
-  AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "ttm_embedding_backward", [&] {
-    Blocks<scalar_t>(sides).gradients(gradient.const_data_ptr<scalar_t>(),
-                                      of_prefixes.mutable_data_ptr<scalar_t>(),
-                                      of_suffixes.mutable_data_ptr<scalar_t>());
-  });
   Integers suffix_of_block;
   for (const Block& block : lookup.blocks) suffix_of_block.push_back(block.suffix);
-  Tensors core_gradients =
-      sides.core_gradients(sum_members(of_prefixes, members_of(lookup.prefix.place, sides.prefix.size(0))),
-                           sum_members(of_suffixes, members_of(suffix_of_block, sides.suffix.size(0))));
+  const auto gradient = dy.contiguous();
+  const auto of_prefixes = at::empty_like(sides.prefix), of_suffixes = at::empty_like(sides.suffix);
+  const auto of_blocks = gradient.new_empty(
+      {static_cast<std::int64_t>(lookup.blocks.size()), sides.suffix.size(1), sides.suffix.size(2)});
+  const auto mirrored = transposed(sides.suffix);
+  AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "ttm_embedding_backward", [&] {
+    Rows<scalar_t>(sides).gradients(gradient.const_data_ptr<scalar_t>(), mirrored.const_data_ptr<scalar_t>(),
+                                    of_blocks.mutable_data_ptr<scalar_t>(),
+                                    of_prefixes.mutable_data_ptr<scalar_t>());
+    sum_rows(of_blocks.const_data_ptr<scalar_t>(), of_blocks.size(1) * of_blocks.size(2),
+             members_of(suffix_of_block, sides.suffix.size(0)), of_suffixes.mutable_data_ptr<scalar_t>());
+  });
+  Tensors core_gradients = sides.core_gradients(of_prefixes, of_suffixes);
 
   Tensors scale_gradients(needed[1] ? scales.size() : 0);
   run_tasks(cores.size(), true, [&](std::int64_t k) {
