@@ -14,6 +14,9 @@ add_custom_target(labelled_tests)
 add_library(comera_options INTERFACE)
 target_compile_options(comera_options INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare
   -Wno-missing-field-initializers)
+if(COMERA_UNITY)  # GCC takes each file of several for a header, whose types others could see
+  target_compile_options(comera_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 if(COMERA_SANITIZE)
   # The address sanitizer finds null pointers too; checks of every call's object would take a fifth of the build.
   add_compile_options(-fsanitize=${COMERA_SANITIZE} -fno-sanitize=null,vptr -fno-sanitize-recover=undefined

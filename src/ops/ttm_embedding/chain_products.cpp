@@ -89,8 +89,6 @@ class LevelProducts {
 
 }  // namespace
 
-Tensor transposed(const Tensor& matrices) { return matrices.transpose(1, 2).contiguous(); }
-
 Tensors chain_products(const Tensors& links, const Chain& chain) {
   // With r_0 = 1 the first core is its own table.
   Tensors products{links[0].view({links[0].size(0), links[0].size(2), links[0].size(3)})};
@@ -114,7 +112,7 @@ Tensors chain_gradients(const Tensor& of_last, const Tensors& links, const Tenso
     const Tensor &link = links[j], below = products[j - 1];
     result[j] = at::empty_like(link);
     const auto of_below = at::empty_like(below);
-    const auto mirrored = transposed(link.view({link.size(0), link.size(1), -1}));
+    const auto mirrored = link.view({link.size(0), link.size(1), -1}).transpose(1, 2).contiguous();
     AT_DISPATCH_FLOATING_TYPES(link.scalar_type(), "chain_gradients", [&] {
       const LevelProducts<scalar_t> level(below, chain.levels[j], link);
       const auto* of_entries = gradient.const_data_ptr<scalar_t>();

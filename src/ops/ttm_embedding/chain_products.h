@@ -19,7 +19,4 @@ Tensors chain_products(const Tensors& links, const Chain& chain);
 Tensors chain_gradients(const torch::Tensor& gradient, const Tensors& links, const Tensors& products,
                         const Chain& chain);
 
-/// [count, rows, columns] -> [count, columns, rows], contiguous.
-torch::Tensor transposed(const torch::Tensor& matrices);
-
 }  // namespace comera::ops::ttm

@@ -7,6 +7,7 @@
 #include <comera/kernels/small_product.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace comera::ops::ttm_products {
 namespace {
@@ -53,42 +54,75 @@ struct Sides {
     prefix_products = chain_products(prefix_links, lookup.prefix);
     suffix_products = chain_products(suffix_links, lookup.suffix);
     prefix = prefix_products.back();
-    const Tensor& reversed = suffix_products.back();
-    suffix = reversed.view(reversed_sizes())
-                 .permute(reversing())
-                 .reshape({reversed.size(0), reversed.size(2), reversed.size(1)})
-                 .contiguous();  // of a single core, reshape gives a view
+    suffix = turned(suffix_products.back());
+  }
+
+  /// The suffixes as [entries, N', r].
+  Tensor mirrored_suffix() const {
+    const Integers order = reversed_columns();
+    return suffix_products.back().index_select(1, torch::tensor(order));
   }
 
   /// Gradients of the scaled cores from those of prefix and suffix.
   Tensors core_gradients(const Tensor& of_prefix, const Tensor& of_suffix) const {
-    // The permutation that reverses the columns is its own inverse.
-    std::vector<std::int64_t> sizes{of_suffix.size(0), of_suffix.size(1)};
-    for (auto link = suffix_links.rbegin(); link != suffix_links.rend(); ++link)
-      sizes.push_back(link->size(2));
-    const auto reversed = of_suffix.view(sizes).permute(reversing()).reshape(suffix_products.back().sizes());
     Tensors result;
     for (const auto& link : chain_gradients(of_prefix, prefix_links, prefix_products, lookup.prefix))
       result.push_back(link.permute({1, 0, 2, 3}));
-    const auto mirrored = chain_gradients(reversed, suffix_links, suffix_products, lookup.suffix);
+    const auto mirrored =
+        chain_gradients(turned_back(of_suffix), suffix_links, suffix_products, lookup.suffix);
     for (auto link = mirrored.rbegin(); link != mirrored.rend(); ++link)
       result.push_back(link->permute({3, 0, 2, 1}));
     return result;
   }
 
  private:
-  // [entries, n_K, .., n_{h+1}, r] of the suffix chain's last level.
-  std::vector<std::int64_t> reversed_sizes() const {
-    std::vector<std::int64_t> sizes{suffix_products.back().size(0)};
-    for (const Tensor& link : suffix_links) sizes.push_back(link.size(2));
-    sizes.push_back(suffix_products.back().size(2));
-    return sizes;
-  }
-  // To [entries, r, n_{h+1}, .., n_K], and back.
-  std::vector<std::int64_t> reversing() const {
-    std::vector<std::int64_t> order{0};
-    for (std::int64_t d = suffix_links.size() + 1; d >= 1; --d) order.push_back(d);
+  // The chain starts at the last core: column (c_{h+1}, .., c_K) of a row lies at (c_K, .., c_{h+1}) in it.
+  Integers reversed_columns() const {
+    Integers order{0};
+    std::int64_t weight = 1;
+    for (auto link = suffix_links.rbegin(); link != suffix_links.rend(); ++link) {
+      const Integers before = std::exchange(order, {});
+      for (const std::int64_t place : before)
+        for (std::int64_t column = 0; column < link->size(2); ++column)
+          order.push_back(place + column * weight);
+      weight *= link->size(2);
+    }
     return order;
+  }
+
+  // The last level [entries, N' reversed, r] as [entries, r, N'].
+  Tensor turned(const Tensor& reversed) const {
+    const Integers order = reversed_columns();
+    const std::int64_t rank = reversed.size(2), columns = order.size();
+    const auto result = reversed.new_empty({reversed.size(0), rank, columns});
+    AT_DISPATCH_FLOATING_TYPES(reversed.scalar_type(), "turned", [&] {
+      const auto* from = reversed.const_data_ptr<scalar_t>();
+      auto* to = result.mutable_data_ptr<scalar_t>();
+      run_tasks(reversed.size(0), true, [&](std::int64_t entry) {
+        const std::int64_t begin = entry * rank * columns;
+        for (std::int64_t c = 0; c < columns; ++c)
+          for (std::int64_t q = 0; q < rank; ++q)
+            to[begin + q * columns + c] = from[begin + order[c] * rank + q];
+      });
+    });
+    return result;
+  }
+
+  Tensor turned_back(const Tensor& of_suffix) const {
+    const Integers order = reversed_columns();
+    const std::int64_t rank = of_suffix.size(1), columns = order.size();
+    const auto result = of_suffix.new_empty({of_suffix.size(0), columns, rank});
+    AT_DISPATCH_FLOATING_TYPES(of_suffix.scalar_type(), "turned_back", [&] {
+      const auto* from = of_suffix.const_data_ptr<scalar_t>();
+      auto* to = result.mutable_data_ptr<scalar_t>();
+      run_tasks(of_suffix.size(0), true, [&](std::int64_t entry) {
+        const std::int64_t begin = entry * rank * columns;
+        for (std::int64_t c = 0; c < columns; ++c)
+          for (std::int64_t q = 0; q < rank; ++q)
+            to[begin + order[c] * rank + q] = from[begin + q * columns + c];
+      });
+    });
+    return result;
   }
 };
 
@@ -225,7 +259,7 @@ std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList
   const auto of_prefixes = at::empty_like(sides.prefix), of_suffixes = at::empty_like(sides.suffix);
   const auto of_blocks = gradient.new_empty(
       {static_cast<std::int64_t>(lookup.blocks.size()), sides.suffix.size(1), sides.suffix.size(2)});
-  const auto mirrored = transposed(sides.suffix);
+  const auto mirrored = sides.mirrored_suffix();
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "ttm_embedding_backward", [&] {
     Rows<scalar_t>(sides).gradients(gradient.const_data_ptr<scalar_t>(), mirrored.const_data_ptr<scalar_t>(),
                                     of_blocks.mutable_data_ptr<scalar_t>(),
