@@ -65,6 +65,7 @@ bool way_for_batch(const Openings& openings, Indices left, Indices right, Indice
   const bool copies[] = {way->copy_left, way->copy_right, way->copy_result};
   for (int i = 0; i < 3; ++i) {
     work.elements += sizes[i];
+    if (i == 2) work.written = sizes[i];
     work.copied += copies[i] ? sizes[i] : 0;
     work.copies += copies[i];
   }

@@ -5,6 +5,13 @@
 
 namespace comera::plan {
 
+namespace {
+
+// Operands and results that are larger together come from memory.
+constexpr double kCached = 16e6;
+
+}  // namespace
+
 PredictedTime::PredictedTime(const Profile& profile, DType dtype)
     : single_(profile.single),
       batched_(profile.batched),
@@ -14,15 +21,25 @@ PredictedTime::PredictedTime(const Profile& profile, DType dtype)
       start_(profile.start_seconds),
       highest_(std::max(single_.highest(), batched_.highest())) {
   validate(profile, "profile");
+  const auto rate = [&](const char* name) {
+    const auto found = profile.rates.find(name);
+    return found == profile.rates.end() ? bandwidth_ : found->second;
+  };
+  memory_read_ = rate("memory_read");
+  memory_write_ = rate("memory_write");
 }
 
 double PredictedTime::cost(const Work& work) const {
-  // A batch may run as one call or item by item.
-  double product = work.multiply_adds() / single_.rate(work.m, work.k, work.n) + (work.batch - 1) * start_;
+  // Large products of a batch run one after the other, small ones side by side; both from one call.
+  double product = work.multiply_adds() / single_.rate(work.m, work.k, work.n);
   if (work.batch > 1)
     product = std::min(product, work.multiply_adds() / batched_.rate(work.m, work.k, work.n));
-  return start_ * (1 + work.copies) + std::max(product, element_ * work.elements / bandwidth_) +
-         2 * element_ * work.copied / copy_bandwidth_;
+  const double bytes = element_ * work.elements;
+  product = std::max(product, bytes / bandwidth_);
+  if (bytes > kCached)
+    product = std::max(
+        product, (bytes - element_ * work.written) / memory_read_ + element_ * work.written / memory_write_);
+  return start_ * (1 + work.copies) + product + 2 * element_ * work.copied / copy_bandwidth_;
 }
 
 double PredictedTime::least(double multiply_adds, double elements) const {

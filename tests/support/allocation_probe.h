@@ -39,6 +39,8 @@ class AllocationProbe {
   AllocationCounts counts() const { return allocator().counts(); }
   /// Starts counting again; what is live now counts as from before.
   void reset() { allocator().start(before_); }
+  /// The peak from here on; what is live stays counted.
+  void restart_peak() { allocator().restart_peak(); }
 
  private:
   class Allocator final : public c10::Allocator {
@@ -48,6 +50,10 @@ class AllocationProbe {
       inner_ = inner;
       counts_ = {};
       watched_.clear();
+    }
+    void restart_peak() {
+      const std::lock_guard lock(mutex_);
+      counts_.peak_bytes = counts_.live_bytes;
     }
     AllocationCounts counts() {
       const std::lock_guard lock(mutex_);

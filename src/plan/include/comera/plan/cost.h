@@ -12,6 +12,7 @@ namespace comera::plan {
 struct Work {
   double batch = 1, m = 1, k = 1, n = 1;
   double elements = 0;  ///< of both operands and the result
+  double written = 0;   ///< those of the result, among them
   double copied = 0;    ///< elements of what is permuted first or last
   int copies = 0;
 
@@ -44,8 +45,8 @@ class BytesMoved : public Objective {
   double element_;
 };
 
-/// Seconds. A product takes as long as its shape's rate says, at least as long as its bytes need; copies take
-/// their bytes; each operation its start.
+/// Seconds. A product takes as long as its shape's rate says, at least as long as its bytes need, in cache or
+/// from memory; copies take their bytes; each operation its start.
 class PredictedTime : public Objective {
  public:
   PredictedTime(const Profile& profile, DType dtype);
@@ -54,7 +55,7 @@ class PredictedTime : public Objective {
 
  private:
   RateLookup single_, batched_;
-  double element_, bandwidth_, copy_bandwidth_, start_, highest_;
+  double element_, bandwidth_, memory_read_, memory_write_, copy_bandwidth_, start_, highest_;
 };
 
 /// Elements of copies, which live while the contraction runs. Chooses how to run when memory is all that

@@ -31,11 +31,13 @@ struct Profile {
   DType dtype = DType::float32;
   RateTable single;           ///< one product a call
   RateTable batched;          ///< many equal products a call: rate of all of them together
-  double bandwidth = 0;       ///< bytes a second that a product can read and write
+  double bandwidth = 0;       ///< most bytes a second that a product can read and write, in cache
   double copy_bandwidth = 0;  ///< bytes a second, read + written, of a copy that permutes
   double start_seconds = 0;   ///< of one operation, whatever its size
   /// Rates of everything else by name. Known here: "elementwise" and "elementwise_in_cache", bytes a second
-  /// read + written; "unique", keys a second sorted to find the distinct ones. exec may add its own.
+  /// read + written; "memory_read" and "memory_write", bytes a
+  /// second of products past all caches; "unique", keys a second sorted to
+  /// find the distinct ones. exec may add its own.
   std::map<std::string, double> rates;
 
   bool operator==(const Profile&) const = default;
