@@ -4,12 +4,21 @@
 
 namespace comera::nn {
 
-FactorScope::FactorScope(torch::nn::Module& model) : training_(torch::GradMode::is_enabled()) {
+FactorScope::FactorScope(torch::nn::Module& model, const LayerPlans& plans)
+    : training_(torch::GradMode::is_enabled()) {
   // Groups keep the order in which the layers were registered, so that a step adds up in a fixed order.
   std::vector<TtLinearImpl*> layers;
   if (auto* alone = dynamic_cast<TtLinearImpl*>(&model)) layers.push_back(alone);
-  for (const auto& module : model.modules(/*include_self=*/false))
-    if (auto* layer = dynamic_cast<TtLinearImpl*>(module.get())) layers.push_back(layer);
+  for (const auto& module : model.named_modules("", /*include_self=*/false)) {
+    auto* layer = dynamic_cast<TtLinearImpl*>(module.value().get());
+    if (!layer) continue;
+    if (const auto plan = plans.find(module.key()); plan != plans.end()) {
+      layer->bind(plan->second);
+      planned_.push_back(layer);
+    } else {
+      layers.push_back(layer);
+    }
+  }
   for (TtLinearImpl* layer : layers) {
     const auto same = [&](const Group& group) {
       return group.layers.front()->tensor_train().shape() == layer->tensor_train().shape();
@@ -45,6 +54,7 @@ FactorScope::FactorScope(torch::nn::Module& model) : training_(torch::GradMode::
 FactorScope::~FactorScope() {
   for (Group& group : groups_)
     for (TtLinearImpl* layer : group.layers) layer->unbind();
+  for (TtLinearImpl* layer : planned_) layer->unbind();
 }
 
 void FactorScope::pull_back() {

@@ -2,6 +2,9 @@
 #include <comera/base/text.h>
 #include <comera/format/digits.h>
 #include <comera/nn/layer_format.h>
+#include <comera/plan/advisor.h>
+
+#include <algorithm>
 
 namespace comera::nn {
 namespace {
@@ -22,6 +25,27 @@ format::Shape finish(format::Shape shape, const std::string& name, const LayerFo
   format::validate(shape, name);
   if (warning) *warning = warnings;
   return shape;
+}
+
+// Of what the advisor proposes: the largest middle rank, then the fastest. By the figures of a usual machine,
+// so that a recipe is the same model everywhere.
+format::Shape advised_shape(const std::string& name, std::int64_t in, std::int64_t out,
+                            const LayerFormat& format, std::string* warning) {
+  check(format.kind == LayerKind::compressed && format.row_digits.empty() && format.col_digits.empty() &&
+            format.ranks.empty() && format.digits == 0,
+        "[{}] digits = \"auto\" chooses digits and ranks of a compressed layer itself; leave out in, out and "
+        "ranks",
+        name);
+  plan::AdvisorRequest request{in, out};
+  request.parameters = format.parameters;
+  const auto suggestions = plan::advise(request, plan::default_profile());
+  const auto best = std::max_element(
+      suggestions.begin(), suggestions.end(), [](const plan::Suggestion& a, const plan::Suggestion& b) {
+        return a.middle_rank != b.middle_rank ? a.middle_rank < b.middle_rank
+                                              : a.predicted_seconds > b.predicted_seconds;
+      });
+  if (warning) *warning = best->warning;
+  return best->shape;
 }
 
 }  // namespace
@@ -53,6 +77,7 @@ void LayerFormats::check_all_used() const {
 
 format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_t out,
                            const LayerFormat& format, std::string* warning) {
+  if (format.parameters > 0) return advised_shape(name, in, out, format, warning);
   format::Shape shape{format::Kind::tt, {in}, {out}, {}, in, out};
   std::string warnings;
   if (format.kind == LayerKind::compressed) {
@@ -68,6 +93,8 @@ format::Shape linear_shape(const std::string& name, std::int64_t in, std::int64_
 
 format::Shape table_shape(const std::string& name, std::int64_t rows, std::int64_t cols,
                           const LayerFormat& format, std::string* warning) {
+  check(format.parameters == 0,
+        "[{}] digits = \"auto\" is for linear layers; give a table digits = 3 or so, and ranks", name);
   format::Shape shape{format::Kind::ttm, {rows, 1}, {1, cols}, {}, rows, cols};
   std::string warnings;
   if (format.kind == LayerKind::compressed) {

@@ -42,6 +42,7 @@ torch::Tensor TtLinearImpl::forward(const torch::Tensor& x) {
   check(x.dim() >= 1 && x.size(-1) == shape.rows, "[tt_linear] expected last input dimension {}, got {}",
         shape.rows, x.dim() ? x.size(-1) : 0);
   const std::optional<torch::Tensor> maybe_bias = bias.defined() ? std::optional(bias) : std::nullopt;
+  if (plan_) return exec::planned_linear(plan_, x, weight_, maybe_bias);
   if (a_.defined()) return exec::run_factors(x, a_, b_, maybe_bias);
   return exec::tt_linear(x, weight_, maybe_bias);
 }
@@ -60,13 +61,23 @@ LayerInfo TtLinearImpl::info() const {
 torch::Tensor TtLinearImpl::materialize() const { return weights::materialize(weight_); }
 
 void TtLinearImpl::bind(torch::Tensor a, torch::Tensor b) {
-  check(!a_.defined(), "[tt_linear] already in a FactorScope; one at a time for a model");
+  begin_use();
   a_ = std::move(a), b_ = std::move(b);
+}
+
+void TtLinearImpl::bind(exec::SharedPlan plan) {
+  begin_use();
+  plan_ = std::move(plan);
+}
+
+void TtLinearImpl::begin_use() {
+  check(!a_.defined() && !plan_, "[tt_linear] already in a FactorScope; one at a time for a model");
   weight_.begin_use();
 }
 
 void TtLinearImpl::unbind() {
   a_ = torch::Tensor(), b_ = torch::Tensor();
+  plan_ = nullptr;
   weight_.end_use();
 }
 

@@ -1,7 +1,9 @@
 #include "rank_setup.h"
+#include "step_time.h"
 
 #include <comera/base/error.h>
 #include <comera/base/text.h>
+#include <comera/exec/profile.h>
 #include <comera/train/task.h>
 #include <comera/train/trainer.h>
 
@@ -38,6 +40,10 @@ Json dry_run(const Recipe& recipe, std::string* table) {
   // Values, gradients and two moments in fp32.
   const double state_bytes = 16.0 * static_cast<double>(size.total);
   const double activations = activation_bytes(recipe, model);
+  std::string warning;
+  const auto measured = exec::saved_profile(recipe.data.cache, plan::DType::float32,
+                                            [&](const std::string& line) { warning = line + "\n"; });
+  const StepTime time = predict_step(recipe, model, measured ? *measured : plan::default_profile());
 
   std::vector<std::string> notes;
   if (!labels_known) notes.push_back(fmt::format("{} classes are assumed until the data is read", labels));
@@ -57,6 +63,12 @@ Json dry_run(const Recipe& recipe, std::string* table) {
         size.total, size.cores, size.rank_scales, size.other, size.dense_total, size.compression(),
         format_bytes(state_bytes), format_bytes(activations),
         recipe.train.batch_size / recipe.train.micro_batches, recipe.data.max_length);
+    *table += fmt::format(
+        "{}predicted {:.3f} s a step: linear layers {:.3f}, tables {:.3f}, attention {:.3f}, element by "
+        "element "
+        "{:.3f}, optimiser {:.3f}{}\n",
+        warning, time.total(), time.linear, time.tables, time.attention, time.elementwise, time.optimiser,
+        measured ? "" : "; on a usual machine: `comera doctor --profile` measures this one");
     for (const std::string& note : notes) *table += "note: " + note + "\n";
     for (const std::string& text : wrong) *table += "training would stop at: " + text + "\n";
   }
@@ -64,6 +76,9 @@ Json dry_run(const Recipe& recipe, std::string* table) {
           {"parameters", parameters_json(size)},
           {"compression", size.compression()},
           {"layers", layers_json(model)},
+          {"predicted_step_seconds", time.total()},
+          {"predicted_step", to_json(time)},
+          {"profile_measured", measured.has_value()},
           {"memory_estimate", {{"state_bytes", state_bytes}, {"activation_bytes", activations}}},
           {"notes", notes},
           {"problems", wrong}};

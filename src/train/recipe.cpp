@@ -84,10 +84,12 @@ const toml::node* find(const toml::table& document, std::string_view key) {
   return table->get(key);
 }
 
-const std::vector<std::string> kLayerKeys{"match", "format", "in", "out", "rows", "cols", "digits", "ranks"};
+const std::vector<std::string> kLayerKeys{"match", "format", "in",    "out",       "rows",
+                                          "cols",  "digits", "ranks", "parameters"};
 
 nn::FormatRule layer_rule(const toml::table& table, const std::string& source) {
   nn::FormatRule rule;
+  bool advised = false;
   for (const auto& [key, node] : table) {
     const Place place{source, "layers." + std::string(key.str())};
     const std::string name(key.str());
@@ -104,6 +106,14 @@ nn::FormatRule layer_rule(const toml::table& table, const std::string& source) {
       assign(place, node, rule.format.row_digits);
     } else if (name == "out" || name == "cols") {
       assign(place, node, rule.format.col_digits);
+    } else if (name == "digits" && node.is_string()) {
+      std::string value;
+      assign(place, node, value);
+      choose(place, node, value, {"auto"});
+      advised = true;
+    } else if (name == "parameters") {
+      assign(place, node, rule.format.parameters);
+      if (rule.format.parameters < 1) wrong(place, node, "1 or more");
     } else if (name == "digits") {
       assign(place, node, rule.format.digits);
       if (rule.format.digits < 1 || rule.format.digits > 16) wrong(place, node, "between 1 and 16");
@@ -118,7 +128,12 @@ nn::FormatRule layer_rule(const toml::table& table, const std::string& source) {
   }
   if (rule.pattern.empty())
     fail("{}:{}: a [[layers]] rule needs match = \"layer name pattern\"", source, table.source().begin.line);
-  if (rule.format.kind != nn::LayerKind::dense && rule.format.ranks.empty())
+  if (advised != (rule.format.parameters > 0))
+    fail(
+        "{}:{}: the rule for '{}' needs digits = \"auto\" and parameters together, for example parameters = "
+        "\"20k\"",
+        source, table.source().begin.line, rule.pattern);
+  if (rule.format.kind != nn::LayerKind::dense && rule.format.ranks.empty() && !advised)
     fail("{}:{}: the rule for '{}' needs ranks, for example ranks = 16", source, table.source().begin.line,
          rule.pattern);
   return rule;
@@ -344,6 +359,7 @@ std::string to_toml(const Recipe& recipe) {
     if (!format.row_digits.empty()) text += "in = " + toml_text(format.row_digits) + "\n";
     if (!format.col_digits.empty()) text += "out = " + toml_text(format.col_digits) + "\n";
     if (format.digits) text += "digits = " + toml_text(format.digits) + "\n";
+    if (format.parameters) text += "digits = \"auto\"\nparameters = " + toml_text(format.parameters) + "\n";
     if (!format.ranks.empty()) text += "ranks = " + toml_text(format.ranks) + "\n";
   }
   return text;

@@ -103,6 +103,12 @@ void visit_fields(RecipeType& recipe, Visitor&& visit) {
   visit("rank.target_loss", r.target_loss,
         "cut as long as the loss (nats) of a fixed held-out batch stays at or below this; 0 = no target");
   visit("rank.may_die", r.may_die, "layers may be switched off completely (rank 0)");
+
+  visit(
+      "plan.mode", recipe.plan.mode,
+      "order of a layer's contractions: auto (planned for its ranks and the tokens of a batch) or two_groups "
+      "(always the factors left and right of the middle rank)",
+      Choices{"auto", "two_groups"});
 }
 
 }  // namespace comera::train

@@ -77,7 +77,8 @@ Json StepRecord::to_json() const {
           {"parameters", parameters},
           {"compression", compression},
           {"median_rank", median_rank},
-          {"peak_bytes", peak_bytes}};
+          {"peak_bytes", peak_bytes},
+          {"plan_seconds", plan_seconds}};
 }
 
 struct RunLog::Files {

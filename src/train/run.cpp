@@ -31,7 +31,9 @@ void check_same_recipe(const Recipe& recipe, const io::Checkpoint& checkpoint,
                        const std::filesystem::path& path) {
   check(checkpoint.state.contains("recipe") && checkpoint.state["recipe"].is_string(),
         "{}: not a checkpoint of a comera run", path.string());
-  std::istringstream now(to_toml(recipe)), then(checkpoint.state["recipe"].get<std::string>());
+  // Keys that were not there yet have their defaults.
+  const Recipe saved = parse_recipe(checkpoint.state["recipe"].get<std::string>(), path.string());
+  std::istringstream now(to_toml(recipe)), then(to_toml(saved));
   for (std::string a, b; true;) {
     const bool more_now = static_cast<bool>(std::getline(now, a)),
                more_then = static_cast<bool>(std::getline(then, b));
@@ -137,7 +139,7 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   RunLog log(options.out, trainer.steps());
   write_file(options.out / "recipe.toml", to_toml(recipe));
   ProgressLine lines(recipe.train.steps);
-  bool interrupted = false;
+  bool interrupted = false, plans_told = false;
   std::optional<Evaluation> evaluation;
   std::int64_t evaluated_at = -1;
 
@@ -171,7 +173,9 @@ Json run_training(const Recipe& recipe, const Task& task, const RunOptions& opti
   };
   const auto say_events = [&] {
     for (const auto& [text, json] : trainer.take_events()) {
-      options.say(text);
+      // Every cut and every new length is planned for; people see the first.
+      const bool plan = json.value("kind", "") == "plan";
+      if (!plan || !std::exchange(plans_told, true)) options.say(text);
       log.event(trainer.steps(), json.value("kind", "rank"), json);
     }
   };

@@ -1,4 +1,5 @@
 #include "rank_setup.h"
+#include "step_plans.h"
 
 #include <comera/base/error.h>
 #include <comera/data/loader.h>
@@ -84,9 +85,10 @@ struct Trainer::State {
   std::optional<data::Batch> overfit_batch;
   std::vector<std::pair<std::string, Json>> events;
   std::int64_t steps = 0;
+  StepPlans plans;
 
   State(const Recipe& recipe, const Task& task, bool overfit)
-      : recipe(recipe), task(task), overfit(overfit), device(recipe.train.device) {}
+      : recipe(recipe), task(task), overfit(overfit), device(recipe.train.device), plans(recipe) {}
 
   BatchOptions batch_options() const {
     return {model->options().head, recipe.data.mask_share, task.tokenizer->special(),
@@ -104,6 +106,21 @@ struct Trainer::State {
       Json json = rank::to_json(event);
       events.emplace_back(rank::to_string(event), std::move(json));
     }
+  }
+  nn::LayerPlans layer_plans(const std::vector<ModelBatch>& parts) {
+    BatchRows rows;
+    for (const ModelBatch& part : parts) {
+      rows.samples = std::max(rows.samples, part.samples);
+      rows.tokens = std::max(rows.tokens, part.input.tokens.numel());
+      rows.predictions = std::max(rows.predictions, part.target_count);
+    }
+    nn::LayerPlans result = plans.find(*model, rows);
+    if (const auto news = plans.take_news(); !news.empty())
+      events.emplace_back(
+          fmt::format("{} of {} tensor trains run by a plan of their own, the others in two groups",
+                      result.size(), model->trains().size()),
+          Json{{"kind", "plan"}, {"seconds", plans.seconds()}, {"decisions", news}});
+    return result;
   }
   void values_changed() {
     for (auto& [name, weight] : model->trains()) weight.values_changed();
@@ -163,7 +180,7 @@ StepRecord Trainer::step() {
   s.optimiser->zero_gradients();
   torch::Tensor loss_sum, correct;
   {
-    nn::FactorScope factors(*s.model);
+    nn::FactorScope factors(*s.model, s.layer_plans(parts));
     for (const ModelBatch& part : parts) {
       const nn::LossSum sums =
           nn::cross_entropy_sum(s.model->logits(part.input, context_of(part)), part.targets);
@@ -213,6 +230,7 @@ StepRecord Trainer::step() {
       middles.push_back(weight.shape().rank(weight.shape().split() - 1));
   record.median_rank = median(middles);
   record.peak_bytes = peak_allocated_bytes();
+  record.plan_seconds = s.plans.seconds();
   record.seconds = now() - start;
   return record;
 }
@@ -236,12 +254,13 @@ Evaluation Trainer::evaluate(std::int64_t samples) {
 }
 
 io::Checkpoint Trainer::save() const {
-  const State& s = *state_;
+  State& s = *state_;
   io::Checkpoint checkpoint;
   checkpoint.state["step"] = s.steps;
   const data::LoaderPosition position = s.loader->position();
   checkpoint.state["loader"] = {{"epoch", position.epoch}, {"batch", position.batch}};
   checkpoint.state["data"] = hex(s.task.train->content_hash());
+  checkpoint.state["plans"] = s.plans.save(*s.model);
   checkpoint.state["held_out_data"] = s.task.held_out ? hex(s.task.held_out->content_hash()) : "";
   put_model(checkpoint, s.recipe, *s.model, *s.task.tokenizer, s.task.labels);
   const auto add = [&](const std::string& part, const weights::SavedState& state) {
@@ -287,6 +306,7 @@ void Trainer::restore(const io::Checkpoint& checkpoint) {
   } catch (const nlohmann::json::exception& error) {
     fail("the checkpoint is not one of a run: {}", error.what());
   }
+  if (state.contains("plans")) s.plans.load(state["plans"]);
   check(s.steps >= 0, "the checkpoint stands at step {}", s.steps);
   s.optimiser->load(part("optimiser"));
   if (s.ranks) s.ranks->load(part("ranks"));

@@ -49,6 +49,42 @@ TEST(FactorScope, GivesTheGradientsOfModulesAlone) {
               1e-12 * (1 + alone[i].abs().max().item<double>()));
 }
 
+TEST(FactorScope, LayersWithAPlanGiveTheSameGradients) {
+  torch::manual_seed(2);
+  Two model;
+  const auto x = torch::randn({6, 12}, torch::kFloat64);
+  model.forward(x).square().sum().backward();
+  const auto alone = gradients(model);
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"b"}, std::vector<std::string>{"a", "b", "c"}}) {
+    model.zero_grad(/*set_to_none=*/true);
+    LayerPlans plans;
+    for (const std::string& name : names) {
+      const TtLinear& layer = name == "c" ? model.c : model.b;
+      plan::Request request{{layer->tensor_train().shape()}, 3};
+      request.dtype = plan::DType::float64;
+      plans[name] =
+          std::make_shared<const plan::Plan>(plan::make_plan(request, plan::default_profile(request.dtype)));
+    }
+    {
+      FactorScope scope(model, plans);
+      for (const auto& part : x.chunk(2)) model.forward(part).square().sum().backward();
+      scope.pull_back();
+      EXPECT_THROW(
+          model.b->tensor_train().replace(model.b->tensor_train().cores(), model.b->tensor_train().scales()),
+          Error);
+      EXPECT_THROW(FactorScope second(model), Error);
+    }
+    const auto planned = gradients(model);
+    ASSERT_EQ(alone.size(), planned.size());
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      EXPECT_LT((alone[i] - planned[i]).abs().max().item<double>(),
+                1e-12 * (1 + alone[i].abs().max().item<double>()));
+  }
+  auto weight = model.b->tensor_train();
+  weight.replace(weight.cores(), weight.scales());
+}
+
 TEST(FactorScope, RanksCannotChangeInsideAndModulesWorkAloneAfterwards) {
   Two model;
   auto weight = model.a->tensor_train();

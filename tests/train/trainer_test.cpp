@@ -3,6 +3,8 @@
 #include <comera/base/error.h>
 #include <comera/base/file.h>
 #include <comera/base/json.h>
+#include <comera/base/machine.h>
+#include <comera/exec/profile.h>
 #include <comera/ops/implementation.h>
 #include <comera/train/memory.h>
 #include <comera/train/saved_model.h>
@@ -52,6 +54,39 @@ TEST(Trainer, ResumeIsBitwiseAcrossACut) {
     EXPECT_TRUE(same(values(whole), values(second))) << "stopped at " << stop;
   }
   EXPECT_LE(nn::model_size(whole.model()).cores + nn::model_size(whole.model()).rank_scales, 1500);
+}
+
+// The plans in use are part of a run: a machine that is measured anew in between changes no bit.
+TEST(Trainer, ResumeIsBitwiseWithAnotherProfile) {
+  if (ops::use_reference()) GTEST_SKIP() << "no layer has a plan then";
+  test::TemporaryFolder folder;
+  const Task task = test::small_task(folder);
+  const Recipe recipe = test::small_recipe("", {"data.cache=" + (folder / "cache").string()});
+  const auto measured = [&](double single, double batched, double start) {
+    plan::Profile profile = plan::default_profile();
+    profile.machine = cpu_name();
+    profile.threads = torch::get_num_threads();
+    for (double& rate : profile.single.rates) rate = single;
+    for (double& rate : profile.batched.rates) rate = batched;
+    profile.start_seconds = start;
+    plan::save_profile(profile, exec::profile_path(recipe.data.cache, plan::DType::float32));
+  };
+  measured(1e7, 1e13, 1e-9);  // batches are what is fast
+  Trainer whole(recipe, task), first(recipe, task);
+  run_to(whole, 40);
+  run_to(first, 15);
+  const io::Checkpoint saved = first.save();
+  bool planned = false;
+  for (const Json& entry : saved.state["plans"]["plans"])
+    planned = planned || !entry["two_groups"].get<bool>();
+  EXPECT_TRUE(planned);
+
+  measured(1e13, 1e7, 1e-5);
+  Trainer second(recipe, task, false, &saved), fresh(recipe, task);
+  run_to(second, 40);  // ranks are cut, so that more is planned
+  EXPECT_TRUE(same(values(whole), values(second)));
+  run_to(fresh, 40);
+  EXPECT_FALSE(same(values(whole), values(fresh))) << "the other profile would have changed bits";
 }
 
 TEST(Trainer, TheSameSeedGivesTheSameRunForAnyThreadCount) {

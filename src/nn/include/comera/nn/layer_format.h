@@ -22,6 +22,9 @@ struct LayerFormat {
   std::vector<std::int64_t> col_digits;  ///< out or columns; empty = chosen
   std::int64_t digits = 0;               ///< digits a side when chosen; 0 = by size
   std::vector<std::int64_t> ranks;       ///< any form of format::expand_ranks
+  /// Linear layers: cores and scales at most; digits and ranks are then those with the largest middle rank.
+  /// 0 = as said above.
+  std::int64_t parameters = 0;
 };
 
 /// The first rule whose pattern (`*` = any run) matches a layer's name decides its format; none: dense.

@@ -1,6 +1,7 @@
 // Linear layers: dense, or held as tensor-train cores (plain low rank is the train with one digit a side).
 #pragma once
 
+#include <comera/exec/run_plan.h>
 #include <comera/nn/layer_format.h>
 #include <comera/weights/tensor_train.h>
 #include <comera/weights/torch.h>
@@ -53,13 +54,17 @@ class TtLinearImpl : public LinearBase {
 
   /// The factors to use until unbind(), made by a FactorScope: A [in, r], B [r, out].
   void bind(torch::Tensor a, torch::Tensor b);
+  /// The plan to run by until unbind().
+  void bind(exec::SharedPlan plan);
   void unbind();
   torch::Tensor bias;
 
  private:
+  void begin_use();
   weights::TensorTrain weight_;
   std::string warning_;
   torch::Tensor a_, b_;
+  exec::SharedPlan plan_;
 };
 
 /// The module holder; takes the options in braces: TtLinear({.in = {12, 8, 8}, .out = {8, 8, 12}, .ranks =

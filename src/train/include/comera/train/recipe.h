@@ -61,6 +61,10 @@ struct RankRecipe {
   bool may_die = false;
 };
 
+struct PlanRecipe {
+  std::string mode = "auto";
+};
+
 struct Recipe {
   std::string name;
   ModelRecipe model;
@@ -68,6 +72,7 @@ struct Recipe {
   DataRecipe data;
   TrainRecipe train;
   RankRecipe rank;
+  PlanRecipe plan;
 };
 
 /// Reads TOML and applies `overrides` ("model.layers=2", values as in TOML; a bare word is text). Every

@@ -30,6 +30,7 @@ struct StepRecord {
   double compression = 1;
   double median_rank = 0;       ///< of middle bonds; 0 without compressed layers
   std::int64_t peak_bytes = 0;  ///< most held by tensors during the step
+  double plan_seconds = 0;      ///< spent on planning in it
   Json to_json() const;
 };
 
