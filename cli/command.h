@@ -23,6 +23,7 @@ void add_compare(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 
 /// From here SIGINT, SIGTERM and SIGHUP ask for a clean end, by `stop_requested`; a second one ends at once.

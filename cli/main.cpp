@@ -81,6 +81,7 @@ int main(int argc, char** argv) {
   add_eval(app, action);
   add_predict(app, action);
   add_export(app, action);
+  add_plan(app, action);
   add_doctor(app, action);
   try {
     if (argc > 1) check_command(app, argv[1]);

@@ -34,7 +34,9 @@ std::string keys_help() {
          "    ranks = 30                   one for all bonds, the inner ones, or all with the borders 1\n"
          "    in = [12, 8, 8]              digits of the input (tables: rows); chosen when absent\n"
          "    out = [8, 8, 12]             digits of the output (tables: columns); chosen when absent\n"
-         "    digits = 3                   digits a side when they are chosen\n";
+         "    digits = 3                   digits a side when they are chosen\n"
+         "    digits = \"auto\"              linear layers: digits and ranks with the largest middle rank\n"
+         "    parameters = \"20k\"           that these cores and scales allow\n";
 }
 
 int run(const Options& options) {
