@@ -3,6 +3,8 @@
 #include <comera/kernels/small_product.h>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <limits>
@@ -36,7 +38,37 @@ void expect_definition(std::int64_t m, std::int64_t n, std::int64_t k, bool tran
     }
 }
 
+// Memory whose last entry is the last before a page that nobody may touch.
+class AtPageEnd {
+ public:
+  explicit AtPageEnd(std::int64_t count) : page_(::sysconf(_SC_PAGESIZE)) {
+    memory_ = static_cast<char*>(
+        ::mmap(nullptr, 2 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ::mprotect(memory_ + page_, page_, PROT_NONE);
+    begin_ = reinterpret_cast<float*>(memory_ + page_) - count;
+  }
+  ~AtPageEnd() { ::munmap(memory_, 2 * page_); }
+  float* begin() { return begin_; }
+
+ private:
+  std::int64_t page_;
+  char* memory_;
+  float* begin_;
+};
+
 }  // namespace
+
+// What lies behind a row's last column may be another thread's, or no memory at all.
+TEST(SmallProduct, TouchesNothingBehindTheLastColumn) {
+  for (const std::int64_t n : {1, 2, 3, 5, 7, 9, 13, 19}) {
+    AtPageEnd a(2), b(n), c(2 * n);
+    for (std::int64_t i = 0; i < 2; ++i) a.begin()[i] = static_cast<float>(i + 1);
+    for (std::int64_t j = 0; j < n; ++j) b.begin()[j] = static_cast<float>(j);
+    for (const bool add : {false, true})
+      small_product(SmallProduct<float>{2, n, 1, a.begin(), 1, 1, b.begin(), n, c.begin(), n, add});
+    for (std::int64_t j = 0; j < n; ++j) EXPECT_EQ(c.begin()[n + j], 4.0F * static_cast<float>(j));
+  }
+}
 
 TEST(SmallProduct, IsTheProductForAllSizesStridesAndTypes) {
   for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 18, 23, 25})

@@ -15,6 +15,29 @@ namespace comera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The first `count` lanes. Where there are no instructions for it, Highway would read and write whole
+// vectors, and so what lies behind them, which may be another thread's.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_some(D d, const T* from, std::size_t count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+#else
+  HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
+  for (std::size_t i = 0; i < count; ++i) lanes[i] = from[i];
+  return hn::Load(d, lanes);
+#endif
+}
+template <class D, class T>
+HWY_INLINE void store_some(D d, hn::Vec<D> values, T* to, std::size_t count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(values, hn::FirstN(d, count), d, to);
+#else
+  HWY_ALIGN T lanes[hn::MaxLanes(D())];
+  hn::Store(values, d, lanes);
+  for (std::size_t i = 0; i < count; ++i) to[i] = lanes[i];
+#endif
+}
+
 // A tile of Rows x Vectors registers, kept there over all of k: Rows loads of one entry and Vectors of a
 // vector feed Rows * Vectors multiply-adds. `last` lanes of the last vector are columns of c.
 template <int Rows, int Vectors, bool Partial, class T>
@@ -22,7 +45,6 @@ HWY_INLINE void tile(const SmallProduct<T>& p, std::int64_t row, std::int64_t co
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto mask = hn::FirstN(d, last);
   const T* a = p.a + row * p.a_row;
   const T* b = p.b + column;
   V sums[Rows][Vectors];
@@ -32,7 +54,7 @@ HWY_INLINE void tile(const SmallProduct<T>& p, std::int64_t row, std::int64_t co
     V right[Vectors];
     for (int v = 0; v < Vectors; ++v)
       right[v] =
-          Partial && v + 1 == Vectors ? hn::MaskedLoad(mask, d, b + v * lanes) : hn::LoadU(d, b + v * lanes);
+          Partial && v + 1 == Vectors ? load_some(d, b + v * lanes, last) : hn::LoadU(d, b + v * lanes);
     for (int i = 0; i < Rows; ++i) {
       const V left = hn::Set(d, a[i * p.a_row]);
       for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::MulAdd(left, right[v], sums[i][v]);
@@ -42,8 +64,8 @@ HWY_INLINE void tile(const SmallProduct<T>& p, std::int64_t row, std::int64_t co
     T* c = p.c + (row + i) * p.c_row + column;
     for (int v = 0; v < Vectors; ++v, c += lanes) {
       if (Partial && v + 1 == Vectors) {
-        const V before = p.add ? hn::MaskedLoad(mask, d, c) : hn::Zero(d);
-        hn::BlendedStore(hn::Add(before, sums[i][v]), mask, d, c);
+        const V before = p.add ? load_some(d, c, last) : hn::Zero(d);
+        store_some(d, hn::Add(before, sums[i][v]), c, last);
       } else {
         hn::StoreU(p.add ? hn::Add(hn::LoadU(d, c), sums[i][v]) : sums[i][v], d, c);
       }
