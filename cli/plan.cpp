@@ -62,6 +62,9 @@ plan::Results parse_results(const std::string& name) {
 struct Machine {
   plan::Profile profile;
   bool measured = false;
+  Json to_json() const {
+    return {{"measured", measured}, {"machine", profile.machine}, {"threads", profile.threads}};
+  }
   std::string note() const {
     return measured ? fmt::format("times from the measured profile of {}, {} threads", profile.machine,
                                   profile.threads)
@@ -112,9 +115,7 @@ int plan_layer(const Options& options, const Machine& machine) {
   draw(options, plan);
   if (options.json) {
     Json json = plan_json(plan, others);
-    json["profile"] = {{"measured", machine.measured},
-                       {"machine", machine.profile.machine},
-                       {"threads", machine.profile.threads}};
+    json["profile"] = machine.to_json();
     print_json(json);
     return 0;
   }
@@ -124,12 +125,9 @@ int plan_layer(const Options& options, const Machine& machine) {
 
 int plan_recipe(const Options& options, const Machine& machine) {
   const train::Recipe recipe = train::read_recipe(options.recipe, options.set);
-  constexpr std::int64_t kLabelsUntilDataIsRead = 24;
-  const std::int64_t labels = recipe.data.labels.empty()
-                                  ? kLabelsUntilDataIsRead
-                                  : static_cast<std::int64_t>(recipe.data.labels.size());
-  const nn::Model model(train::model_options(recipe, train::expected_vocabulary(recipe), labels),
-                        train::layer_rules(recipe), recipe.train.seed);
+  const nn::Model model(
+      train::model_options(recipe, train::expected_vocabulary(recipe), train::expected_labels(recipe)),
+      train::layer_rules(recipe), recipe.train.seed);
   Json layers = Json::array(), tables = Json::array();
   std::string text;
   double seconds = 0, dense_seconds = 0;
@@ -168,10 +166,7 @@ int plan_recipe(const Options& options, const Machine& machine) {
                 {"tables", tables},
                 {"predicted_seconds", seconds},
                 {"dense_predicted_seconds", dense_seconds},
-                {"profile",
-                 {{"measured", machine.measured},
-                  {"machine", machine.profile.machine},
-                  {"threads", machine.profile.threads}}}});
+                {"profile", machine.to_json()}});
     return 0;
   }
   text += fmt::format("all linear layers above, one micro-batch: {:.1f} ms predicted, dense {:.1f} ms\n",

@@ -4,6 +4,7 @@
 #   for their own things, so each is compiled alone.
 # comera_test(NAME [TORCH] [APART] SOURCES a_test.cpp ... DEPENDS lib ... [LABELS kernel|operator|parser ...])
 #   One GoogleTest program, one ctest entry. Those with labels are what sanitizers run: target labelled_tests.
+# comera_program_test(NAME script.py)   A Python test of the command line (tests/support/program.py).
 
 # About half of what a file with torch takes goes into headers alone, so files are compiled several at a time; an edit
 # then compiles its neighbours too.
@@ -78,5 +79,12 @@ function(comera_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${TEST_LABELS}")
   if(TEST_LABELS)
     add_dependencies(labelled_tests test_${name})
+  endif()
+endfunction()
+
+function(comera_program_test name script)
+  if(TARGET comera AND COMERA_PYTHON)
+    add_test(NAME ${name} COMMAND ${COMERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:comera>)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "COMERA_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
   endif()
 endfunction()

@@ -29,11 +29,9 @@ double activation_bytes(const Recipe& recipe, const nn::Model& model) {
 }  // namespace
 
 Json dry_run(const Recipe& recipe, std::string* table) {
-  constexpr std::int64_t kClassesUntilDataIsRead = 24;
   const bool classifier = recipe.model.head == "classifier";
   const bool labels_known = !classifier || !recipe.data.labels.empty();
-  const auto labels =
-      labels_known ? static_cast<std::int64_t>(recipe.data.labels.size()) : kClassesUntilDataIsRead;
+  const std::int64_t labels = expected_labels(recipe);
   const std::int64_t vocabulary = expected_vocabulary(recipe);
   const nn::Model model(model_options(recipe, vocabulary, labels), layer_rules(recipe), recipe.train.seed);
   const nn::ModelSize size = nn::model_size(model);

@@ -19,7 +19,7 @@ plan::Profile profile_of(const Recipe& recipe, std::vector<std::string>* warning
 StepPlans::StepPlans(const Recipe& recipe)
     : automatic_(recipe.plan.mode == "auto" && recipe.train.device == "cpu" && !ops::use_reference()),
       forwards_(recipe.train.micro_batches),
-      book_(profile_of(recipe, &news_)) {}
+      book_(automatic_ ? profile_of(recipe, &news_) : plan::default_profile()) {}
 
 nn::LayerPlans StepPlans::find(const nn::Model& model, const BatchRows& rows) {
   nn::LayerPlans result;

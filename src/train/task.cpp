@@ -209,6 +209,11 @@ std::int64_t expected_vocabulary(const Recipe& recipe) {
   return d.vocabulary_size;
 }
 
+std::int64_t expected_labels(const Recipe& recipe) {
+  constexpr std::int64_t kAssumed = 24;
+  return recipe.data.labels.empty() ? kAssumed : static_cast<std::int64_t>(recipe.data.labels.size());
+}
+
 void check_task(const Recipe& recipe) {
   for (const auto& part : kChecks) part(recipe);
 }

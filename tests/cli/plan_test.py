@@ -1,13 +1,13 @@
 """`comera plan` and `comera doctor --profile` as a user meets them. Usage: plan_test.py PROGRAM"""
 import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-PROGRAM = sys.argv.pop(1)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from program import ProgramTest  # noqa: E402
+
 LAYER = ("plan", "--in", "12,8,8", "--out", "8,8,12", "--ranks", "12,30,30,30,12")
 RECIPE = """
 [model]
@@ -48,25 +48,7 @@ ranks = 6
 """
 
 
-class Plan(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = pathlib.Path(self.folder.name)
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def run_comera(self, *words, status=0):
-        done = subprocess.run([PROGRAM, *words], cwd=self.path, capture_output=True, text=True, timeout=300)
-        self.assertEqual(done.returncode, status, f"{words}\n{done.stdout}\n{done.stderr}")
-        return done
-
-    def refused(self, *words, says):
-        """Exit status 1 and one line on stderr that says what to do."""
-        done = self.run_comera(*words, status=1)
-        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
-        self.assertIn(says, done.stderr)
-
+class Plan(ProgramTest):
     def json(self, *words):
         return json.loads(self.run_comera(*words, "--json").stdout)
 

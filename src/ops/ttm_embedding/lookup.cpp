@@ -68,8 +68,8 @@ std::int64_t chain_code(std::int64_t number, const Integers& modes, std::int64_t
   return code;
 }
 
-// Blocks hold so many rows that one has about this many rows of a matrix product.
-constexpr std::int64_t kProductRows = 2048;
+// Blocks are tasks: of rows that share a suffix no more, in rows of their products, than this.
+constexpr std::int64_t kTaskRows = 2048;
 
 }  // namespace
 
@@ -163,7 +163,7 @@ Lookup make_lookup(const Integers& indices, const Geometry& geometry) {
   lookup.suffix = make_chain(suffix_codes, reversed(suffix).row_digits);
 
   const std::int64_t columns = product(prefix.col_digits, 0, prefix.order());
-  const std::int64_t most = std::max<std::int64_t>(1, kProductRows / columns);
+  const std::int64_t most = std::max<std::int64_t>(1, kTaskRows / columns);
   for (std::int64_t row = 0; row < lookup.rows; ++row) {
     const std::int64_t place = lookup.suffix.place[row];
     if (lookup.blocks.empty() || lookup.blocks.back().suffix != place ||

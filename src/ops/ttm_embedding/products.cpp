@@ -54,7 +54,7 @@ struct Sides {
     prefix_products = chain_products(prefix_links, lookup.prefix);
     suffix_products = chain_products(suffix_links, lookup.suffix);
     prefix = prefix_products.back();
-    suffix = turned(suffix_products.back());
+    suffix = turned(suffix_products.back(), /*back=*/false);
   }
 
   /// The suffixes as [entries, N', r].
@@ -69,7 +69,7 @@ struct Sides {
     for (const auto& link : chain_gradients(of_prefix, prefix_links, prefix_products, lookup.prefix))
       result.push_back(link.permute({1, 0, 2, 3}));
     const auto mirrored =
-        chain_gradients(turned_back(of_suffix), suffix_links, suffix_products, lookup.suffix);
+        chain_gradients(turned(of_suffix, /*back=*/true), suffix_links, suffix_products, lookup.suffix);
     for (auto link = mirrored.rbegin(); link != mirrored.rend(); ++link)
       result.push_back(link->permute({3, 0, 2, 1}));
     return result;
@@ -90,53 +90,41 @@ struct Sides {
     return order;
   }
 
-  // The last level [entries, N' reversed, r] as [entries, r, N'].
-  Tensor turned(const Tensor& reversed) const {
+  // The last level [entries, N' reversed, r] as [entries, r, N'], or back.
+  Tensor turned(const Tensor& matrices, bool back) const {
     const Integers order = reversed_columns();
-    const std::int64_t rank = reversed.size(2), columns = order.size();
-    const auto result = reversed.new_empty({reversed.size(0), rank, columns});
-    AT_DISPATCH_FLOATING_TYPES(reversed.scalar_type(), "turned", [&] {
-      const auto* from = reversed.const_data_ptr<scalar_t>();
+    const std::int64_t columns = order.size(), rank = matrices.size(back ? 1 : 2);
+    const auto result = matrices.new_empty({matrices.size(0), back ? columns : rank, back ? rank : columns});
+    AT_DISPATCH_FLOATING_TYPES(matrices.scalar_type(), "turned", [&] {
+      const auto* from = matrices.const_data_ptr<scalar_t>();
       auto* to = result.mutable_data_ptr<scalar_t>();
-      run_tasks(reversed.size(0), true, [&](std::int64_t entry) {
+      run_tasks(matrices.size(0), true, [&](std::int64_t entry) {
         const std::int64_t begin = entry * rank * columns;
         for (std::int64_t c = 0; c < columns; ++c)
-          for (std::int64_t q = 0; q < rank; ++q)
-            to[begin + q * columns + c] = from[begin + order[c] * rank + q];
-      });
-    });
-    return result;
-  }
-
-  Tensor turned_back(const Tensor& of_suffix) const {
-    const Integers order = reversed_columns();
-    const std::int64_t rank = of_suffix.size(1), columns = order.size();
-    const auto result = of_suffix.new_empty({of_suffix.size(0), columns, rank});
-    AT_DISPATCH_FLOATING_TYPES(of_suffix.scalar_type(), "turned_back", [&] {
-      const auto* from = of_suffix.const_data_ptr<scalar_t>();
-      auto* to = result.mutable_data_ptr<scalar_t>();
-      run_tasks(of_suffix.size(0), true, [&](std::int64_t entry) {
-        const std::int64_t begin = entry * rank * columns;
-        for (std::int64_t c = 0; c < columns; ++c)
-          for (std::int64_t q = 0; q < rank; ++q)
-            to[begin + order[c] * rank + q] = from[begin + q * columns + c];
+          for (std::int64_t q = 0; q < rank; ++q) {
+            const std::int64_t row_major = begin + q * columns + c, in_chain = begin + order[c] * rank + q;
+            back ? to[in_chain] = from[row_major] : to[row_major] = from[in_chain];
+          }
       });
     });
     return result;
   }
 };
 
-// Sums of rows over the members of places.
+// sum [width] = the rows that are members of `place`, added in order.
 template <class T>
-void sum_rows(const T* rows, std::int64_t width, const Members& members, T* sums) {
-  run_tasks(members.places(), true, [&](std::int64_t place) {
-    T* sum = sums + place * width;
+void sum_place(const T* rows, std::int64_t width, const Members& members, std::int64_t place, T* sum) {
+  std::int64_t i = members.starts[place];
+  const std::int64_t end = members.starts[place + 1];
+  if (i == end) {
     std::fill_n(sum, width, T{0});
-    for (std::int64_t i = members.starts[place]; i < members.starts[place + 1]; ++i) {
-      const T* row = rows + members.entries[i] * width;
-      for (std::int64_t c = 0; c < width; ++c) sum[c] += row[c];
-    }
-  });
+    return;
+  }
+  std::copy_n(rows + members.entries[i] * width, width, sum);
+  for (++i; i < end; ++i) {
+    const T* row = rows + members.entries[i] * width;
+    for (std::int64_t c = 0; c < width; ++c) sum[c] += row[c];
+  }
 }
 
 // The distinct rows: row r [N, N'] is the product of its prefix [N, r] and its suffix [r, N'].
@@ -211,11 +199,7 @@ class Rows {
       run_tasks(shared.size(), true, [&](std::int64_t place) {
         T* sum = sums.data() + place * columns;
         const std::int64_t r = shared[place];
-        std::copy_n(row[r], columns, sum);
-        for (std::int64_t i = tokens.starts[r] + 1; i < tokens.starts[r + 1]; ++i) {
-          const T* one = dy + tokens.entries[i] * columns;
-          for (std::int64_t c = 0; c < columns; ++c) sum[c] += one[c];
-        }
+        sum_place(dy, columns, tokens, r, sum);
         row[r] = sum;
       });
     }
@@ -264,8 +248,12 @@ std::vector<Tensor> backward(const Tensor& dy, const Tensor& indices, TensorList
     Rows<scalar_t>(sides).gradients(gradient.const_data_ptr<scalar_t>(), mirrored.const_data_ptr<scalar_t>(),
                                     of_blocks.mutable_data_ptr<scalar_t>(),
                                     of_prefixes.mutable_data_ptr<scalar_t>());
-    sum_rows(of_blocks.const_data_ptr<scalar_t>(), of_blocks.size(1) * of_blocks.size(2),
-             members_of(suffix_of_block, sides.suffix.size(0)), of_suffixes.mutable_data_ptr<scalar_t>());
+    const Members blocks = members_of(suffix_of_block, sides.suffix.size(0));
+    const std::int64_t width = of_blocks.size(1) * of_blocks.size(2);
+    run_tasks(blocks.places(), true, [&](std::int64_t suffix) {
+      sum_place(of_blocks.const_data_ptr<scalar_t>(), width, blocks, suffix,
+                of_suffixes.mutable_data_ptr<scalar_t>() + suffix * width);
+    });
   });
   Tensors core_gradients = sides.core_gradients(of_prefixes, of_suffixes);
 

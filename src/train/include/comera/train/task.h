@@ -27,6 +27,9 @@ using Say = std::function<void(const std::string&)>;
 /// Tokens of the vocabulary file, or what the recipe asks of a tokenizer that is still to be trained.
 std::int64_t expected_vocabulary(const Recipe& recipe);
 
+/// Classes of a classifier that the recipe names, or an assumption until the data is read.
+std::int64_t expected_labels(const Recipe& recipe);
+
 /// Throws Error for what can be known before any data is read: a source that does not fit the head, files
 /// that cannot be opened, a device that is not there, a model that cannot be.
 void check_task(const Recipe& recipe);
